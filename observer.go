@@ -24,7 +24,7 @@ const (
 	OpRelease  Op = "release"  // one attempt to give a lease back, or several at once: then there is no key
 	OpTransfer Op = "transfer" // one attempt to hand a lease over inside this process, or to resume one
 	OpRun      Op = "run"      // the function of a job (package schedule), of a term (leader), or that runs once (once)
-	OpMiss     Op = "miss"     // fires of a job were missed or skipped, and will not run; it takes no time
+	OpMiss     Op = "miss"     // due times of a job were dropped, and will not run: Outcome.Count says how many; it takes no time
 )
 
 // An Operation describes an operation to an Observer when it begins. It never contains the ID
@@ -40,7 +40,7 @@ type Operation struct {
 type Outcome struct {
 	Err   error // nil, a verdict (ErrHeld), or a fault; for OpHold why the lease ended
 	Token int64 // of the lease, where there is one
-	Count int   // leases that the operation was about; for OpRenew those that were renewed, for several keys those that were granted
+	Count int   // leases that the operation was about; for OpRenew those that were renewed, for OpMiss the due times, for several keys those that were granted
 }
 
 // The names of outcomes, which OutcomeOf returns.

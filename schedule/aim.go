@@ -2,132 +2,144 @@ package schedule
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // farAhead is how far in the future a job may be decided. A job decided further ahead shows
 // that a clock was wrong.
 const farAhead = 24 * time.Hour
 
-// aimFirst sets the fire to claim first, after the job was looked up.
-func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen State, now time.Time) {
-	j.fire, j.mark, j.sure = j.after(now), time.Time{}, false
+// aimFirst sets the due time to claim first, after the job was read.
+func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen jobs.State, now time.Time) {
+	j.due, j.mark, j.sure = j.after(now), time.Time{}, false
 	s.takeStale(j)
 	if !seen.Known {
 		return
 	}
-	recent, isRecent := latest(j.plan, now.Add(-s.onTime()), now)
 	if full, ahead := s.isAhead(ctx, j, seen); ahead {
-		if isRecent && full.Known && !full.ran(recent) {
-			j.fire = recent
+		recent, isRecent := latest(j.plan, now.Add(-aMinute), now)
+		if isRecent && full.Known && !ran(full, recent) {
+			j.due = recent
 		}
 		return
 	}
-	switch j.missed {
-	case None:
-		if isRecent && recent.After(seen.Decided) {
-			j.fire = recent // it is not late yet, and no process has claimed it
-		}
-	case One:
-		if last, ok := latest(j.plan, seen.Decided, now); ok {
-			j.fire = last
-		}
-	case All:
-		j.catchUp(seen)
+	if seen.Plan != j.plan.String() { // due times that have passed were not those of this plan
+		j.floor = now
 	}
-	if seen.Plan == j.plan.String() && !j.busy(seen) { // with another plan it had other fires
-		s.tellMissed(j, j.after(seen.Decided), slog.LevelInfo, "no process was up")
-	}
+	s.catchUp(j, seen, now)
 }
 
-// aim sets the fire of a job that fell behind: to the fire to claim now, or to the one to wait
-// for. ready is when a free worker would have begun.
-func (s *Scheduler) aim(ctx context.Context, j *job, ready time.Time) error {
+// aim sets the due time of a job whose own one may be wrong by now: to the one to claim, or to
+// the one to wait for.
+func (s *Scheduler) aim(ctx context.Context, j *job) error {
 	now := s.store.Now()
-	ready = earlier(ready, now) // the clock may have stepped back since
-	behind := !j.queued && due(j.plan.Next(j.fire), now)
-	first, stale := j.fire, s.takeStale(j)
-	if !j.queued && j.missed != All { // a queued fire runs however old it is
-		j.fire = s.target(j, ready, now)
-	}
-	leavesOut := j.fire.After(first)
-	if !stale && !leavesOut && (j.missed != All || !behind || j.sure) {
+	stale := s.takeStale(j)
+	behind := due(j.after(j.due), now)
+	switch {
+	case stale:
+	case !j.each:
+		j.due = s.target(j, j.due.Add(-time.Millisecond), now)
+		return nil
+	case !behind:
+		return nil
+	case j.sure:
+		j.due = s.target(j, j.mark, now)
 		return nil
 	}
 	state, err := s.read(ctx, j)
 	switch {
 	case err != nil:
-		j.fire = first
 		s.setStale(j)
 		return err
-	case j.busy(state) && (stale || j.missed == All):
-		j.fire = first
+	case j.busy(state):
 		s.setStale(j)
 		return errAtWork
 	}
-	_, ahead := s.isAhead(ctx, j, state)
-	switch {
-	case ahead:
-	case j.missed == All && !j.queued:
-		j.catchUp(state)
-	case leavesOut && !j.busy(state):
-		why := "this process fell behind"
-		if ready.Before(now) {
-			why = "no worker was free"
-		}
-		s.tellMissed(j, later(first, j.after(state.Decided)), slog.LevelWarn, why)
+	if _, ahead := s.isAhead(ctx, j, state); !ahead {
+		s.catchUp(j, state, now)
 	}
 	return nil
 }
 
-// target returns the fire to go on with if missed fires are left out: the latest one, or with
-// None the next one if the latest is too old.
-func (s *Scheduler) target(j *job, ready, now time.Time) time.Time {
-	fire, isDue := latest(j.plan, j.fire.Add(-time.Millisecond), now)
+// catchUp sets the due time to the one to go on with, according to the document.
+func (s *Scheduler) catchUp(j *job, seen jobs.State, now time.Time) {
 	switch {
-	case !isDue:
-		return j.fire
-	case j.missed == None && ready.Sub(fire) > s.onTime():
-		return j.after(now)
-	}
-	return fire
-}
-
-// onTime returns how old a fire may be without being missed.
-func (s *Scheduler) onTime() time.Duration { return missedAfter + s.jitter }
-
-// catchUp sets the fire to the first one that is not decided, according to the document.
-func (j *job) catchUp(seen State) {
-	if seen.Known {
-		j.fire, j.mark, j.sure = j.after(seen.Decided), seen.Decided, true
-	}
-}
-
-// tellMissed reports that the fires from first up to the one before the job's next will not
-// run, if there are any.
-func (s *Scheduler) tellMissed(j *job, first time.Time, level slog.Level, why string) {
-	if !first.Before(j.fire) {
+	case !seen.Known:
+		return
+	case seen.Decided.After(now.Add(aMinute)): // this process's sample of the clock is old
+		j.due, j.mark, j.sure = j.after(now), time.Time{}, false
 		return
 	}
-	last, _ := latest(j.plan, first.Add(-time.Millisecond), j.fire.Add(-time.Millisecond))
-	s.logger.Log(context.Background(), level, "schedule: fires were missed and will not run", "job", j.name, "first", first, "last", last, "why", why)
-	s.event(Event{Kind: MissedFires, Job: j.name, First: first, Fire: last})
+	j.mark, j.sure = seen.Decided, true
+	j.due = s.target(j, later(seen.Decided, j.floor), now)
+}
+
+// target returns the due time to go on with, if those up to one are decided. It is the latest
+// that has come. With Each it is the first, or if that is too late, the latest of those that are
+// too late: the claim of that one drops all of them.
+func (s *Scheduler) target(j *job, decided, now time.Time) time.Time {
+	if j.each && j.maxLate == 0 {
+		return j.after(decided)
+	}
+	if j.each {
+		now = now.Add(-s.allowed(j))
+	}
+	if last, come := latest(j.times(), decided, now); come {
+		return last
+	}
+	return j.after(decided)
+}
+
+// allowed returns how late a due time may begin.
+func (s *Scheduler) allowed(j *job) time.Duration { return j.maxLate + s.jitter }
+
+// tooLate reports whether a run that begins by now begins too late.
+func (s *Scheduler) tooLate(j *job, r jobs.Run) bool {
+	return j.maxLate > 0 && r.Attempt == 1 && r.Began.Sub(r.Due) > s.allowed(j)
+}
+
+// tellDropped reports the due times that the claim of a run has dropped: those after before, and
+// the run's own if it is too late.
+func (s *Scheduler) tellDropped(j *job, before time.Time, r jobs.Run, late bool) {
+	first, last := r.Due, r.Due
+	if before = later(before, j.floor); !before.IsZero() {
+		first = j.plan.Next(before)
+	}
+	if !late {
+		last = r.Due.Add(-time.Millisecond)
+	}
+	if first.IsZero() || first.After(last) {
+		return
+	}
+	n := count(j.plan, first.Add(-time.Millisecond), last)
+	last, _ = latest(j.plan, first.Add(-time.Millisecond), last)
+	why := "later due times came before they could run"
+	if late {
+		why = "they were later than MaxLate allows"
+	}
+	s.logger.Warn("schedule: due times were dropped", "job", j.name, "count", n, "first", first, "last", last, "why", why)
+	s.event(Event{Kind: Dropped, Job: j.name, First: first, Due: last, Count: n})
 }
 
 // isAhead reports whether the job is decided up to a time that the store's clock has not
-// reached. Then that clock was wrong when a fire was claimed, and no fire before that time
+// reached. Then that clock was wrong when a due time was claimed, and no due time before that
 // would run. If the time is far ahead, the next claim takes decided back, and full is the job
 // with its past.
-func (s *Scheduler) isAhead(ctx context.Context, j *job, seen State) (full State, ahead bool) {
-	if seen.Decided.Sub(seen.Now) <= missedAfter {
-		return State{}, false
+func (s *Scheduler) isAhead(ctx context.Context, j *job, seen jobs.State) (full jobs.State, ahead bool) {
+	if seen.Decided.Sub(seen.Now) <= aMinute {
+		return jobs.State{}, false
 	}
-	full, err := s.Job(ctx, j.name) // by the clock as it is now
+	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithPast) // by the clock as it is now
+	if err != nil {
+		return jobs.State{}, true
+	}
+	full = all[0]
 	by := full.Decided.Sub(full.Now)
-	if err != nil || by <= missedAfter {
-		return State{}, err != nil
+	if by <= aMinute {
+		return jobs.State{}, false
 	}
 	far := by > farAhead
 	s.mu.Lock()
@@ -137,17 +149,17 @@ func (s *Scheduler) isAhead(ctx context.Context, j *job, seen State) (full State
 	}
 	s.mu.Unlock()
 	if !told {
-		s.logger.Warn("schedule: a job is decided up to a time in the future: the database's clock was wrong when that fire was claimed",
+		s.logger.Warn("schedule: a job is decided up to a time in the future: the database's clock was wrong when that due time was claimed",
 			"job", j.name, "decided", full.Decided, "now", full.Now, "taken back", far)
 	}
 	if !far {
-		full = State{}
+		full = jobs.State{}
 	}
 	return full, true
 }
 
-// ran reports whether a run of the fire is known.
-func (s State) ran(fire time.Time) bool {
-	is := func(r Run) bool { return r.Fire.Equal(fire) }
+// ran reports whether a run of the due time is known.
+func ran(s jobs.State, at time.Time) bool {
+	is := func(r jobs.Run) bool { return r.Due.Equal(at) }
 	return slices.ContainsFunc(s.Runs, is) || slices.ContainsFunc(s.Past, is)
 }

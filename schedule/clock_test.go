@@ -43,17 +43,17 @@ func clockAhead(c *cluster, by time.Duration, restart bool, told *notebook, opts
 }
 
 func TestAForwardStepOfTheClockDoesNotSilenceAJobForLong(t *testing.T) {
-	for _, missed := range []schedule.Missed{schedule.None, schedule.One, schedule.All} {
+	for name, opts := range lates {
 		for _, by := range []time.Duration{month, 20 * 365 * 24 * time.Hour} {
 			for _, restart := range []bool{false, true} {
-				t.Run(fmt.Sprint(missed, ", by ", by, ", restarted ", restart), func(t *testing.T) {
+				t.Run(fmt.Sprint(name, ", by ", by, ", restarted ", restart), func(t *testing.T) {
 					inCluster(t, func(c *cluster) {
 						told := &notebook{begin: c.begin}
 						var want []time.Duration
 						for hour := 5; hour <= 52; hour++ {
 							want = append(want, time.Duration(hour)*time.Hour)
 						}
-						assert.Equal(c, want, clockAhead(c, by, restart, told, schedule.OnMissed(missed)))
+						assert.Equal(c, want, clockAhead(c, by, restart, told, opts...))
 						assert.Contains(c, told.log.String(), `level=WARN msg="schedule: a job is decided up to a time in the future`)
 					})
 				})
@@ -74,10 +74,10 @@ func TestAFireThatIsFarInTheFutureByTheReplyToItsClaimIsGivenBack(t *testing.T) 
 		var hours []int
 		for _, run := range c.took() {
 			if run.Job == "job" {
-				hours = append(hours, int(run.Fire.Sub(c.begin)/time.Hour))
+				hours = append(hours, int(run.Due.Sub(c.begin)/time.Hour))
 			}
-			assert.Less(c, run.at-run.Fire.Sub(c.begin), time.Minute, "%s of %v", run.Job, run.Fire)
-			assert.GreaterOrEqual(c, run.at, run.Fire.Sub(c.begin), "%s of %v", run.Job, run.Fire)
+			assert.Less(c, run.at-run.Due.Sub(c.begin), time.Minute, "%s of %v", run.Job, run.Due)
+			assert.GreaterOrEqual(c, run.at, run.Due.Sub(c.begin), "%s of %v", run.Job, run.Due)
 		}
 		assert.Equal(c, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, hours)
 		assert.Contains(c, told.log.String(), "the database's clock has stepped back")
@@ -124,7 +124,7 @@ func TestAProcessWithAnOldSampleOfTheClockTakesNothingBack(t *testing.T) {
 		runs := c.took()
 		assert.Len(c, runs, 10)
 		for _, run := range runs {
-			assert.Equal(c, 1, run.by, "%v ran in the process with the old sample", run.Fire)
+			assert.Equal(c, 1, run.by, "%v ran in the process with the old sample", run.Due)
 		}
 	})
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // A link is a process's way to the store. It counts the calls, and fails on command.
 type link struct {
-	schedule.Store
+	jobs.Store
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -88,7 +89,7 @@ func (l *link) counted() map[string]int {
 	return was
 }
 
-func (l *link) Claim(ctx context.Context, c schedule.Claim) (won schedule.Claimed, err error) {
+func (l *link) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err error) {
 	err = l.through("claim", func() (err error) { won, err = l.Store.Claim(ctx, c); return err })
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,26 +100,47 @@ func (l *link) Claim(ctx context.Context, c schedule.Claim) (won schedule.Claime
 	return won, err
 }
 
-func (l *link) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) (left time.Duration, err error) {
+func (l *link) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration) (left time.Duration, err error) {
 	err = l.through("renew", func() (err error) { left, err = l.Store.Renew(ctx, r, ttl); return err })
 	return left, err
 }
 
-func (l *link) Finish(ctx context.Context, e schedule.End) error {
+func (l *link) Finish(ctx context.Context, e jobs.End) error {
 	return l.through("finish", func() error { return l.Store.Finish(ctx, e) })
 }
 
-func (l *link) Undo(ctx context.Context, c schedule.Claim) (settled bool, err error) {
+func (l *link) Leave(ctx context.Context, e jobs.End) error {
+	return l.through("leave", func() error { return l.Store.Leave(ctx, e) })
+}
+
+func (l *link) Register(ctx context.Context, name, plan string, now, next time.Time) error {
+	return l.through("register", func() error { return l.Store.Register(ctx, name, plan, now, next) })
+}
+
+func (l *link) Asked(ctx context.Context, names []string, since time.Time) (asked map[string]time.Time, err error) {
+	// Not counted: a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds).
+	l.mu.Lock()
+	fault := l.fault
+	l.mu.Unlock()
+	if fault != nil {
+		if before, after := fault("asked"); before != nil || after != nil {
+			return nil, errors.Join(before, after)
+		}
+	}
+	return l.Store.Asked(ctx, names, since)
+}
+
+func (l *link) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
 	err = l.through("undo", func() (err error) { settled, err = l.Store.Undo(ctx, c); return err })
 	return settled && err == nil, err
 }
 
-func (l *link) Look(ctx context.Context, names []string, detail schedule.Detail) (all []schedule.State, err error) {
-	err = l.through("look", func() (err error) { all, err = l.Store.Look(ctx, names, detail); return err })
+func (l *link) Read(ctx context.Context, names []string, detail jobs.Detail) (all []jobs.State, err error) {
+	err = l.through("read", func() (err error) { all, err = l.Store.Read(ctx, names, detail); return err })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range all {
-		if all[i].Now = all[i].Now.Add(l.skew); detail == schedule.WithoutPast {
+		if all[i].Now = all[i].Now.Add(l.skew); detail == jobs.WithoutPast {
 			all[i].Now = all[i].Now.Add(-l.old)
 		}
 		for n := range all[i].Runs {
@@ -145,7 +167,7 @@ func (l *link) setClock(ahead, behind time.Duration) {
 // A cluster is a store and the processes on it, in virtual time.
 type cluster struct {
 	*testing.T
-	store schedule.Store
+	store jobs.Store
 	begin time.Time
 
 	mu   sync.Mutex
@@ -163,7 +185,7 @@ type ran struct {
 func inCluster(t *testing.T, body func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		body(&cluster{T: t, store: schedule.NewMemory(), begin: time.Now().UTC()})
+		body(&cluster{T: t, store: jobs.NewMemory(), begin: time.Now().UTC()})
 	})
 }
 
@@ -235,7 +257,7 @@ func (c *cluster) fires() []time.Duration {
 	defer c.mu.Unlock()
 	all := make([]time.Duration, len(c.runs))
 	for i, run := range c.runs {
-		all[i] = run.Fire.Sub(c.begin)
+		all[i] = run.Due.Sub(c.begin)
 	}
 	slices.Sort(all)
 	return all
@@ -258,11 +280,39 @@ func (c *cluster) sleep(d time.Duration) {
 // until sleeps to that long after the cluster's beginning.
 func (c *cluster) until(d time.Duration) { c.sleep(d - time.Since(c.begin)) }
 
-func (c *cluster) state(name string) schedule.State {
+func (c *cluster) state(name string) jobs.State {
 	c.Helper()
-	all, err := c.store.Look(context.Background(), []string{name}, schedule.WithPast)
+	all, err := c.store.Read(context.Background(), []string{name}, jobs.WithPast)
 	require.NoError(c, err)
 	return all[0]
+}
+
+// lates are the ways in which a job deals with due times that could not run.
+var lates = map[string][]schedule.JobOption{
+	"the latest":             nil,
+	"each":                   {schedule.Each()},
+	"the latest, if not old": {schedule.MaxLate(time.Minute)},
+	"each that is not old":   {schedule.Each(), schedule.MaxLate(time.Minute)},
+}
+
+// combinations are all settings of a job.
+func combinations() map[string][]schedule.JobOption {
+	all := make(map[string][]schedule.JobOption)
+	for name, opts := range lates {
+		for _, beside := range []bool{false, true} {
+			for _, once := range []bool{false, true} {
+				name, opts := name, slices.Clone(opts)
+				if beside {
+					name, opts = name+", beside", append(opts, schedule.Beside())
+				}
+				if once {
+					name, opts = name+", at most once", append(opts, schedule.AtMostOnce())
+				}
+				all[name] = opts
+			}
+		}
+	}
+	return all
 }
 
 func seconds(all ...float64) []time.Duration {

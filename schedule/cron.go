@@ -25,7 +25,7 @@ import (
 // such a time: twice in the hour that is repeated, not in the hour that is skipped. So
 // "*/10 * * * *" keeps its ten minutes. Any other job names its times, and each of them
 // is due once: "30 2 * * *" the first time if 2:30 comes twice, and right after the gap,
-// at 3:00, if 2:30 is skipped. (Times that fall together so are one fire.) A change of
+// at 3:00, if 2:30 is skipped. (Times that fall together so are one due time.) A change of
 // three hours or more skips the times in its gap.
 //
 // For a wrong expression Add returns a *CronError.

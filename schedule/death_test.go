@@ -15,7 +15,7 @@ import (
 
 // dying begins a run at 10 s in a process whose connection to the store is cut at 12 s.
 func dying(c *cluster, opts ...schedule.JobOption) (dead, other *process) {
-	opts = append(opts, schedule.Lease(mongolock.TTL(6*time.Second)))
+	opts = append(opts, schedule.With(mongolock.TTL(6*time.Second)))
 	dead = c.process(1).job("job", schedule.Every(10*time.Second), func(ctx context.Context, _ schedule.Run) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -33,27 +33,27 @@ func dying(c *cluster, opts ...schedule.JobOption) (dead, other *process) {
 	return dead, other
 }
 
-func TestAJobWhoseProcessDiedRunsAgainAtTheNextFire(t *testing.T) {
+func TestAJobWhoseProcessDiedRunsAgainAtTheNextDueTime(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		dead, other := dying(c)
+		dead, other := dying(c, schedule.AtMostOnce())
 		c.sleep(20 * time.Second)
 		dead.stop()
 		other.end()
 		<-dead.over
 		var got []string
 		for _, run := range c.took() {
-			got = append(got, fmt.Sprintf("%v by %d at %v attempt %d", run.Fire.Sub(c.begin), run.by, run.at, run.Attempt))
+			got = append(got, fmt.Sprintf("%v by %d at %v attempt %d", run.Due.Sub(c.begin), run.by, run.at, run.Attempt))
 		}
 		assert.Equal(c, []string{"10s by 1 at 10s attempt 1", "20s by 2 at 20s attempt 1", "30s by 2 at 30s attempt 1"}, got)
 		past := c.state("job").Past
-		assert.Equal(c, schedule.Died, past[len(past)-1].Outcome)
+		assert.Equal(c, string(schedule.Died), past[len(past)-1].Outcome)
 		assert.Equal(c, "process-1", past[len(past)-1].Owner)
 	})
 }
 
 func TestAJobWhoseProcessDiedRunsAgainAtOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		dead, other := dying(c, schedule.OnDeath(schedule.AtOnce))
+		dead, other := dying(c)
 		c.sleep(20 * time.Second)
 		dead.stop()
 		other.end()
@@ -63,13 +63,13 @@ func TestAJobWhoseProcessDiedRunsAgainAtOnce(t *testing.T) {
 		first, second := runs[0], runs[1]
 		assert.Equal(c, 2, second.by)
 		assert.Equal(c, 2, second.Attempt)
-		assert.Equal(c, first.Fire, second.Fire)
+		assert.Equal(c, first.Due, second.Due)
 		assert.Greater(c, second.Token(), first.Token())
 		// Its last renewal was at 12 s or before, so it ran out by 18 s.
 		assert.Greater(c, second.at, 16*time.Second)
 		assert.Less(c, second.at, 18100*time.Millisecond)
 		past := c.state("job").Past
-		assert.Equal(c, schedule.Died, past[len(past)-1].Outcome, "the first attempt")
+		assert.Equal(c, string(schedule.Died), past[len(past)-1].Outcome, "the first attempt")
 	})
 }
 
@@ -80,7 +80,7 @@ func TestARunThatLostItsLeaseIsRepeatedAtOnce(t *testing.T) {
 				var all []*process
 				for i := range processes {
 					p := c.process(i).add("job", schedule.Every(time.Hour), 20*time.Second,
-						schedule.OnDeath(schedule.AtOnce), schedule.Lease(mongolock.TTL(6*time.Second)))
+						schedule.With(mongolock.TTL(6*time.Second)))
 					p.link.fail(func(call string) (before, after error) {
 						if now := time.Since(c.begin); call == "renew" && now < time.Hour+10*time.Second {
 							return errCut, nil // everything else arrives, the end of the run too
@@ -95,13 +95,13 @@ func TestARunThatLostItsLeaseIsRepeatedAtOnce(t *testing.T) {
 				}
 				var got []string
 				for _, run := range c.took() {
-					got = append(got, fmt.Sprintf("%v attempt %d, %v after it", run.Fire.Sub(c.begin), run.Attempt, (run.at-time.Hour).Truncate(time.Second)))
+					got = append(got, fmt.Sprintf("%v attempt %d, %v after it", run.Due.Sub(c.begin), run.Attempt, (run.at-time.Hour).Truncate(time.Second)))
 				}
 				assert.Equal(c, []string{"1h0m0s attempt 1, 0s after it", "1h0m0s attempt 2, 6s after it"}, got)
 				past := c.state("job").Past
 				require.Len(c, past, 2)
-				assert.Equal(c, schedule.Succeeded, past[0].Outcome)
-				assert.Equal(c, schedule.Died, past[1].Outcome)
+				assert.Equal(c, string(schedule.Succeeded), past[0].Outcome)
+				assert.Equal(c, string(schedule.Died), past[1].Outcome)
 			})
 		})
 	}
@@ -112,17 +112,17 @@ func TestAJobThatKillsItsProcessIsTriedThreeTimes(t *testing.T) {
 		for i := range 5 {
 			p := c.process(i, schedule.WithJitter(time.Second))
 			p.job("deadly", schedule.Every(time.Minute), func(ctx context.Context, run schedule.Run) error {
-				if run.Fire.Sub(c.begin) == time.Minute {
+				if run.Due.Sub(c.begin) == time.Minute {
 					p.link.cut()
 				}
 				<-ctx.Done()
 				return nil
-			}, schedule.OnDeath(schedule.AtOnce), schedule.Lease(mongolock.TTL(time.Second))).start()
+			}, schedule.With(mongolock.TTL(time.Second))).start()
 		}
 		c.sleep(130 * time.Second)
 		var minutes []int
 		for _, run := range c.took() {
-			minutes = append(minutes, int(run.Fire.Sub(c.begin)/time.Minute))
+			minutes = append(minutes, int(run.Due.Sub(c.begin)/time.Minute))
 		}
 		assert.Equal(c, []int{1, 1, 1, 2}, minutes, "the fires of the runs, in minutes")
 	})
@@ -136,7 +136,7 @@ func TestARunsContextEndsBeforeAnotherRunCanBegin(t *testing.T) {
 			ended <- time.Since(c.begin)
 			assert.ErrorIs(c, run.Lease.Err(), mongolock.ErrLost)
 			return nil
-		}, schedule.Lease(mongolock.TTL(6*time.Second))).start()
+		}, schedule.With(mongolock.TTL(6*time.Second))).start()
 		c.sleep(12 * time.Second)
 		dead.link.cut()
 		c.sleep(10 * time.Second)

@@ -5,21 +5,28 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// runs has a job run n times, in a process of its own.
-func runs(n int, database schedule.Store, fn schedule.Func, opts ...schedule.JobOption) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	jobs, err := schedule.NewWithStore(database, schedule.WithLogger(slog.New(slog.DiscardHandler)))
+// inMemory makes a Scheduler as a process on MongoDB would with schedule.New.
+func inMemory() *schedule.Scheduler {
+	jobs, err := schedule.InMemory(schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Panic(err)
 	}
-	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
+	return jobs
+}
+
+// runs has a job run n times, and the Scheduler stop.
+func runs(n int, jobs *schedule.Scheduler, fn schedule.Func, opts ...schedule.JobOption) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	jobs.Remove("report")
+	err := jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
 		err := fn(ctx, run)
 		if n--; n == 0 {
 			cancel()
@@ -34,76 +41,142 @@ func runs(n int, database schedule.Store, fn schedule.Func, opts ...schedule.Job
 	}
 }
 
-// A run takes three periods. With Skip, the fires that came due meanwhile do not run.
-func ExampleOnOverlap() {
-	var fires []time.Time
-	runs(2, schedule.NewMemory(), func(_ context.Context, run schedule.Run) error {
-		fires = append(fires, run.Fire)
+// A run takes three periods. Without Each only the latest of the due times meanwhile would run.
+func ExampleEach() {
+	var due []time.Time
+	runs(2, inMemory(), func(_ context.Context, run schedule.Run) error {
+		due = append(due, run.Due)
 		time.Sleep(150 * time.Millisecond) // real: the job takes three periods
 		return nil
-	}, schedule.OnOverlap(schedule.Skip))
-	fmt.Println("fires skipped:", fires[1].Sub(fires[0]) > 100*time.Millisecond)
-	// Output: fires skipped: true
+	}, schedule.Each())
+	fmt.Println(due[1].Sub(due[0]))
+	// Output: 50ms
 }
 
-// A process stops, and another one starts later. With All it begins where the first one
-// ended.
-func ExampleOnMissed() {
-	database := schedule.NewMemory()
+// No process is up for a while. What was due then is too late when one starts.
+func ExampleMaxLate() {
+	jobs := inMemory()
 	nothing := func(context.Context, schedule.Run) error { return nil }
-	runs(1, database, nothing, schedule.OnMissed(schedule.All))
-	time.Sleep(200 * time.Millisecond) // no process is up
+	runs(1, jobs, nothing, schedule.MaxLate(20*time.Millisecond))
+	time.Sleep(200 * time.Millisecond) // real: no process is up
 	started := time.Now()
-	runs(2, database, func(_ context.Context, run schedule.Run) error {
-		fmt.Println("due while no process was up:", run.Fire.Before(started))
+	runs(1, jobs, func(_ context.Context, run schedule.Run) error {
+		fmt.Println("due before the process started:", run.Due.Before(started.Add(-20*time.Millisecond)))
 		return nil
-	}, schedule.OnMissed(schedule.All))
-	// Output:
-	// due while no process was up: true
-	// due while no process was up: true
+	}, schedule.MaxLate(20*time.Millisecond))
+	// Output: due before the process started: false
 }
 
-// A process dies during a run. With AtOnce the fire is repeated.
-func ExampleOnDeath() {
-	database := schedule.NewMemory()
-	_, err := database.Claim(context.Background(), schedule.Claim{ // the process that dies
-		Ref:  schedule.Ref{Job: "report", ID: "died"},
-		Fire: time.Now().Add(-time.Second), TTL: 200 * time.Millisecond, Attempt: 1, Keep: 10,
+// A run takes three periods, and others begin meanwhile.
+func ExampleBeside() {
+	var under, most atomic.Int32
+	runs(6, inMemory(), func(context.Context, schedule.Run) error {
+		if now := under.Add(1); now > 1 {
+			most.Store(now)
+		}
+		time.Sleep(150 * time.Millisecond) // real: the job takes three periods
+		under.Add(-1)
+		return nil
+	}, schedule.Beside())
+	fmt.Println("side by side:", most.Load() > 1)
+	// Output: side by side: true
+}
+
+// A process stops during a run. Without AtMostOnce the run would be repeated.
+func ExampleAtMostOnce() {
+	jobs := inMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	err := jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
+		cancel()
+		return ctx.Err()
+	}, schedule.AtMostOnce())
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := jobs.Run(ctx); err != nil {
+		log.Panic(err)
+	}
+	runs(1, jobs, func(_ context.Context, run schedule.Run) error {
+		fmt.Println("attempt", run.Attempt)
+		return nil
+	}, schedule.AtMostOnce())
+	report, err := jobs.Job(context.Background(), "report")
+	fmt.Println(report.Past[1].Outcome, report.Past[0].Outcome, err)
+	// Output:
+	// attempt 1
+	// stopped succeeded <nil>
+}
+
+// Each run has a lease, which has the options of a lock's.
+func ExampleWith() {
+	runs(1, inMemory(), func(_ context.Context, run schedule.Run) error {
+		left := run.Lease.Remaining()
+		fmt.Println(left > 50*time.Second, left <= time.Minute)
+		return nil
+	}, schedule.With(mongolock.TTL(time.Minute)))
+	fmt.Println(inMemory().Add("report", schedule.Every(time.Hour), nil, schedule.With(mongolock.MaxWait(time.Second))))
+	// Output:
+	// true true
+	// schedule: With(MaxWait(1s)): a claim does not wait
+	// schedule: Add: fn is nil
+}
+
+func ExampleKeep() {
+	jobs := inMemory()
+	runs(3, jobs, func(context.Context, schedule.Run) error { return nil }, schedule.Keep(2))
+	report, err := jobs.Job(context.Background(), "report")
+	fmt.Println(len(report.Past), err)
+	// Output: 2 <nil>
+}
+
+func ExampleScheduler_RunNow() {
+	jobs := inMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	err := jobs.Add("report", schedule.Cron("0 3 29 2 *"), func(context.Context, schedule.Run) error {
+		defer cancel()
+		fmt.Println("runs, years before it is due")
+		return nil
 	})
 	if err != nil {
 		log.Panic(err)
 	}
-	runs(1, database, func(_ context.Context, run schedule.Run) error {
-		fmt.Println("attempt", run.Attempt)
-		return nil
-	}, schedule.OnDeath(schedule.AtOnce))
-	// Output: attempt 2
+	time.AfterFunc(50*time.Millisecond, func() { // the command mongolock jobs run does the same
+		if err := jobs.RunNow(ctx, "report"); err != nil {
+			log.Panic(err)
+		}
+	})
+	if err := jobs.Run(ctx); err != nil {
+		log.Panic(err)
+	}
+	// Output: runs, years before it is due
 }
 
-// Each run has a lease, which has the options of a lock's.
-func ExampleLease() {
-	runs(1, schedule.NewMemory(), func(_ context.Context, run schedule.Run) error {
-		left := run.Lease.Remaining()
-		fmt.Println(left > 50*time.Second, left <= time.Minute)
-		return nil
-	}, schedule.Lease(mongolock.TTL(time.Minute)))
-	// Output: true true
+func ExampleScheduler_Pause() {
+	jobs := inMemory()
+	runs(1, jobs, func(context.Context, schedule.Run) error { return nil })
+	fmt.Println(jobs.Pause(context.Background(), "report"))
+	fmt.Println(jobs.RunNow(context.Background(), "report"))
+	// Output:
+	// <nil>
+	// schedule: RunNow("report"): the job is paused
 }
 
-func ExampleKeep() {
-	database := schedule.NewMemory()
-	runs(3, database, func(context.Context, schedule.Run) error { return nil }, schedule.Keep(2))
-	jobs, err := database.Look(context.Background(), []string{"report"}, schedule.WithPast)
-	fmt.Println(len(jobs[0].Past), err)
-	// Output: 2 <nil>
+func ExampleScheduler_Resume() {
+	jobs := inMemory()
+	runs(1, jobs, func(context.Context, schedule.Run) error { return nil })
+	fmt.Println(jobs.Pause(context.Background(), "report"))
+	fmt.Println(jobs.Resume(context.Background(), "report"))
+	fmt.Println(jobs.Resume(context.Background(), "reprot"))
+	// Output:
+	// <nil>
+	// <nil>
+	// schedule: no such job is known: Resume("reprot")
 }
 
-func ExampleNewMemory() {
-	database := schedule.NewMemory()
-	runs(1, database, func(context.Context, schedule.Run) error { return nil })
-	names, err := database.Names(context.Background())
-	fmt.Println(names, err)
-	// Output: [report] <nil>
+func ExampleAt() {
+	plan := schedule.At(time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC))
+	fmt.Println(plan, "-", plan.Next(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)).Format(time.DateTime))
+	// Output: at 2026-12-31T23:00:00Z - 2026-12-31 23:00:00
 }
 
 func ExampleRun_Took() {
@@ -117,7 +190,7 @@ func ExampleRun_Took() {
 func once(fn schedule.Func, opts ...schedule.Option) *schedule.Scheduler {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), opts...)
+	jobs, err := schedule.InMemory(opts...)
 	if err != nil {
 		log.Panic(err)
 	}
@@ -152,9 +225,9 @@ func ExampleWithOwner() {
 }
 
 func ExampleWithLogger() {
-	_, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err := schedule.InMemory(schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	fmt.Println(err)
-	_, err = schedule.NewWithStore(schedule.NewMemory(), schedule.WithLogger(nil))
+	_, err = schedule.InMemory(schedule.WithLogger(nil))
 	fmt.Println(err)
 	// Output:
 	// <nil>
@@ -165,7 +238,7 @@ func ExampleWithLogger() {
 func ExampleWithWorkers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithWorkers(2))
+	jobs, err := schedule.InMemory(schedule.WithWorkers(2))
 	if err != nil {
 		log.Panic(err)
 	}
@@ -190,7 +263,7 @@ func ExampleWithWorkers() {
 func ExampleWithJitter() {
 	var late time.Duration
 	once(func(_ context.Context, run schedule.Run) error {
-		late = run.Began.Sub(run.Fire)
+		late = run.Began.Sub(run.Due)
 		return nil
 	}, schedule.WithJitter(20*time.Millisecond))
 	fmt.Println("never too early:", late >= 0)

@@ -15,37 +15,26 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// Every process does the same. On MongoDB it calls schedule.New(db.Collection("jobs")).
+// Every process does the same, on MongoDB with schedule.New(db.Collection("jobs")).
 func Example() {
-	database := schedule.NewMemory()
+	jobs, err := schedule.InMemory()
+	if err != nil {
+		log.Panic(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var processes []*schedule.Scheduler
-	for range 3 {
-		jobs, err := schedule.NewWithStore(database)
-		if err != nil {
-			log.Panic(err)
-		}
-		err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
-			fmt.Println("once for all three processes")
-			cancel()
-			return nil
-		})
-		if err != nil {
-			log.Panic(err)
-		}
-		processes = append(processes, jobs)
+	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(_ context.Context, run schedule.Run) error {
+		fmt.Println("runs, in one of the processes:", run.Job)
+		cancel()
+		return nil
+	})
+	if err != nil {
+		log.Panic(err)
 	}
-	over := make(chan error)
-	for _, jobs := range processes {
-		go func() { over <- jobs.Run(ctx) }()
+	if err := jobs.Run(ctx); err != nil {
+		log.Panic(err)
 	}
-	for range processes {
-		if err := <-over; err != nil {
-			log.Panic(err)
-		}
-	}
-	// Output: once for all three processes
+	// Output: runs, in one of the processes: report
 }
 
 // The database cannot be reached here: Run waits for it until its context ends.
@@ -60,7 +49,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	if err := jobs.Add("nightly-report", schedule.Cron("0 3 * * *"), func(ctx context.Context, run schedule.Run) error {
-		return report(ctx, run.Fire) // ctx ends with the run's lease
+		return report(ctx, run.Due) // ctx ends with the run's lease
 	}); err != nil {
 		log.Fatal(err)
 	}
@@ -73,8 +62,8 @@ func ExampleNew() {
 
 func report(context.Context, time.Time) error { return nil }
 
-func ExampleNewWithStore() {
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithWorkers(8), schedule.WithJitter(time.Second))
+func ExampleInMemory() {
+	jobs, err := schedule.InMemory(schedule.WithWorkers(8), schedule.WithJitter(time.Second))
 	fmt.Println(jobs != nil, err)
 	// Output: true <nil>
 }
@@ -101,7 +90,7 @@ func ExampleCron() {
 }
 
 func ExampleCronError() {
-	jobs, _ := schedule.NewWithStore(schedule.NewMemory())
+	jobs, _ := schedule.InMemory()
 	err := jobs.Add("report", schedule.Cron("0 25 * * *"), func(context.Context, schedule.Run) error { return nil })
 	fmt.Println(err)
 	var wrong *schedule.CronError
@@ -117,7 +106,7 @@ func ExampleCronError() {
 // runOnce runs a job once and stops.
 func runOnce(fn schedule.Func, opts ...schedule.JobOption) *schedule.Scheduler {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithOwner("host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)),
+	jobs, err := schedule.InMemory(schedule.WithOwner("host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)),
 		schedule.WithEvents(func(e schedule.Event) {
 			if e.Kind == schedule.Ended {
 				cancel()
@@ -141,10 +130,8 @@ func ExampleScheduler_Add() {
 		fmt.Println(run.Job, "attempt", run.Attempt, "lease held:", run.Lease.Err() == nil)
 		return nil
 	},
-		schedule.OnOverlap(schedule.QueueOne),
-		schedule.OnMissed(schedule.One),
-		schedule.OnDeath(schedule.AtOnce),
-		schedule.Lease(mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour)),
+		schedule.MaxLate(6*time.Hour),
+		schedule.With(mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour)),
 		schedule.Keep(100))
 	// Output: report attempt 1 lease held: true
 }
@@ -196,7 +183,7 @@ func ExampleScheduler_Forget() {
 func ExampleWithEvents() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithEvents(func(e schedule.Event) {
+	jobs, err := schedule.InMemory(schedule.WithEvents(func(e schedule.Event) {
 		fmt.Println(e.Kind, e.Job)
 		if e.Kind == schedule.Ended {
 			cancel()
@@ -220,8 +207,8 @@ func ExampleWithEvents() {
 // A resource that checks the token refuses the writes of a run that was paused past its
 // lease: fence.UpdateOne(ctx, coll, run.Token(), …).
 func ExampleRun_Token() {
-	fire := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
-	first, repeated := schedule.Run{Fire: fire, Attempt: 1}, schedule.Run{Fire: fire, Attempt: 2}
+	due := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
+	first, repeated := schedule.Run{Due: due, Attempt: 1}, schedule.Run{Due: due, Attempt: 2}
 	fmt.Println(first.Token() < repeated.Token())
 	// Output: true
 }
@@ -240,7 +227,7 @@ func (c counter) Begin(ctx context.Context, of mongolock.Operation) (context.Con
 func ExampleWithObserver() {
 	ctx, cancel := context.WithCancel(context.Background())
 	runs := counter{}
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(runs))
+	jobs, err := schedule.InMemory(schedule.WithObserver(runs))
 	if err != nil {
 		log.Panic(err)
 	}

@@ -9,33 +9,33 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 )
 
-// An Event says what became of a fire in this process.
+// An Event says what became of a due time in this process, or of several.
 type Event struct {
 	Kind  Kind
 	Job   string
-	Fire  time.Time // Skipped and MissedFires: the last of the fires
-	First time.Time // Skipped and MissedFires: the first of the fires
+	Due   time.Time // Dropped: the last of the due times
+	First time.Time // Dropped: the first of them
+	Count int       // Dropped: how many they are
 	At    time.Time // by the store's clock, as far as it is known
-	Run   *Run      // Began, Ended and Skipped: the run
-	Err   error     // Faulted: the claim's error; Ended: the function's
+	Run   *Run      // Began and Ended: the run
+	Err   error     // Faulted: the error; Ended: the function's
 }
 
-// Kind says what happened to the fire of an Event.
+// Kind says what happened to the due time of an Event.
 type Kind string
 
 // The kinds of events.
 const (
-	Began       Kind = "began"   // this process claimed the fire, and runs it
-	Passed      Kind = "passed"  // another process has claimed it, or a run is under way
-	Ended       Kind = "ended"   // the run is over
-	Skipped     Kind = "skipped" // these fires came due while the run was under way, and will not run
-	MissedFires Kind = "missed"  // no process had claimed these fires in time, and they will not run
-	Faulted     Kind = "faulted" // the claim failed and will be repeated
+	Began   Kind = "began"   // this process claimed the due time, and runs it
+	Passed  Kind = "passed"  // another process has claimed it, or a run is under way, or the job is paused
+	Ended   Kind = "ended"   // the run is over
+	Dropped Kind = "dropped" // these due times will not run; told once, by the process that claims the next one
+	Faulted Kind = "faulted" // the claim failed and will be repeated, or the job's document cannot be read
 )
 
 func (s *Scheduler) event(e Event) {
-	if e.Kind == Skipped || e.Kind == MissedFires {
-		s.observeMiss(e)
+	if e.Kind == Dropped {
+		s.observeDropped(e)
 	}
 	if s.events != nil {
 		e.At = s.store.Now()
@@ -44,40 +44,38 @@ func (s *Scheduler) event(e Event) {
 }
 
 // execute calls the function under its lease, and records how it ended. If the function panics,
-// execute records that and then goes on panicking. It returns up to when fires were skipped.
-func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
-	if early := r.Fire.Sub(r.Began); early > 0 { // the sample of the server's clock was old
+// execute records that and then goes on panicking.
+func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) {
+	if early := r.Due.Sub(r.Began); early > 0 { // the sample of the server's clock was old
 		backoff.Sleep(ctx, early)
-		r.Began = r.Fire
+		r.Began = r.Due
 	}
-	s.engine.begin(r.ID, r.Began)
-	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
+	s.runs.begin(r.ID, r.Began)
+	s.event(Event{Kind: Began, Job: j.name, Due: r.Due, Run: &r})
 	var err error
 	shown, end := s.observeRun(ctx, j, r)
-	began, returned := time.Now(), false
+	returned := false
 	defer func() {
-		took := time.Since(began)
 		end(err, returned)
 		if returned {
-			skipped = s.finish(ctx, j, t, r, took, Failed, err)
+			s.finish(ctx, j, t, r, Failed, err)
 			return
 		}
 		panicked := recover()
 		if panicked == nil {
-			s.finish(ctx, j, t, r, took, Failed, errGoexit)
+			s.finish(ctx, j, t, r, Failed, errGoexit)
 			return
 		}
-		s.finish(ctx, j, t, r, took, Panicked, panicError(panicked))
+		s.finish(ctx, j, t, r, Panicked, panicError(panicked))
 		panic(panicked) // the trace still shows the frames of the first panic
 	}()
 	err = j.fn(r.Lease.Context(shown), r)
 	returned = true
-	return skipped
 }
 
-// finish ends the run, whose process is stopping if ctx has ended, its lease and its record with one command. If the command fails,
-// the engine goes on in the background.
-func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, took time.Duration, outcome Outcome, err error) (skipped time.Time) {
+// finish ends the run, whose process is stopping if ctx has ended, its lease and its record with
+// one command. If the command fails, the client of leases goes on in the background.
+func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, outcome Outcome, err error) {
 	switch lost := r.Lease.Err(); {
 	case outcome == Failed && err == nil && lost == nil:
 		outcome = Succeeded
@@ -86,14 +84,10 @@ func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, took 
 	case outcome != Panicked && errors.Is(lost, mongolock.ErrLost):
 		outcome, err = Died, errors.Join(err, lost)
 	}
-	end := t.endAs(outcome, err)
-	if j.overlap == Skip && j.after(r.Fire).After(r.Began) && outcome != Died {
-		end.Decided, _ = latest(j.plan, r.Fire, r.Fire.Add(took)) // a late beginning skips no fire
-	}
-	s.engine.ended(r.ID, end)
+	s.runs.ended(r.ID, t.endAs(outcome, err))
 	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
-		s.logger.Warn("schedule: the end of a run could not be written and will be repeated in the background", "run", r, "error", failed)
-		s.setStale(j) // until it is written the job is busy, and refuses claims
+		s.logger.Warn("schedule: could not record the end of a run; trying again in the background", "run", r, "error", failed)
+		s.setStale(j) // until it is recorded the job is busy, and refuses claims
 	} else if failed != nil && outcome != Died {
 		outcome, err = Died, errors.Join(err, failed) // the release was the first to notice the loss
 	}
@@ -106,16 +100,11 @@ func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, took 
 	}
 	if outcome == Died {
 		s.setStale(j)
-		if j.death == AtOnce {
-			s.lookAt(j, s.store.Now()) // perhaps no other process can repeat the run
+		if !j.once {
+			s.readAt(j, s.store.Now()) // perhaps no other process can repeat the run
 		}
 	}
-	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
-	if !end.Decided.IsZero() && outcome != Died {
-		s.logger.Info("schedule: a run took longer than its job's period, so fires were skipped", "run", r, "took", took, "until", end.Decided)
-		s.event(Event{Kind: Skipped, Job: j.name, First: j.after(r.Fire), Fire: end.Decided, Run: &r})
-	}
-	return end.Decided
+	s.event(Event{Kind: Ended, Job: j.name, Due: r.Due, Run: &r, Err: err})
 }
 
 func panicError(v any) error {

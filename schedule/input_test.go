@@ -12,13 +12,14 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 func nothing(context.Context, schedule.Run) error { return nil }
 
 func scheduler(t testing.TB, opts ...schedule.Option) *schedule.Scheduler {
 	t.Helper()
-	s, err := schedule.NewWithStore(schedule.NewMemory(), append([]schedule.Option{schedule.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	s, err := schedule.NewWithStore(jobs.NewMemory(), append([]schedule.Option{schedule.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
 	require.NoError(t, err)
 	return s
 }
@@ -35,16 +36,29 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"Add: the job's name is empty":                   func(s *schedule.Scheduler) error { return s.Add("", minute, nothing) },
 		"the job's name has 513 bytes: at most 512":      func(s *schedule.Scheduler) error { return s.Add(strings.Repeat("j", 513), minute, nothing) },
 		`Add("\xff"): the job's name is not valid UTF-8`: func(s *schedule.Scheduler) error { return s.Add("\xff", minute, nothing) },
-		`OnOverlap("wait"): must be one of ["skip" "queue one" "queue all" "allow"]`: func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.OnOverlap("wait")) },
-		`OnMissed("some"): must be one of ["none" "one" "all"]`:                      func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.OnMissed("some")) },
-		`OnDeath("never"): must be one of ["next fire" "at once"]`:                   func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.OnDeath("never")) },
-		`OnOverlap("queue all"): needs OnMissed("all")`: func(s *schedule.Scheduler) error {
-			return s.Add("j", minute, nothing, schedule.OnOverlap(schedule.QueueAll))
+		"MaxLate(0s): must be at least a millisecond":    func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.MaxLate(0)) },
+		"With(Shared()): a due time is claimed by one process": func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.Shared()))
+		},
+		"With(OneOf(3)): a due time is claimed by one process": func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.OneOf(3)))
+		},
+		"With(MinHold(1s)): a due time is claimed once": func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.MinHold(time.Second)))
+		},
+		"With(Linger(1s)): no due time is claimed a second time": func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.Linger(time.Second)))
+		},
+		"With(MaxWait(1s)): a claim does not wait": func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.MaxWait(time.Second)))
+		},
+		"At(1960-01-01": func(s *schedule.Scheduler) error {
+			return s.Add("j", schedule.At(time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)), nothing)
 		},
 		"Keep(0): must be between 1 and 1,000": func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.Keep(0)) },
-		"Lease: a nil Option":                  func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.Lease(nil)) },
+		"With: mongolock: a nil":               func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.With(nil)) },
 		"TTL(1ns): must be between": func(s *schedule.Scheduler) error {
-			return s.Add("j", minute, nothing, schedule.Lease(mongolock.TTL(1)))
+			return s.Add("j", minute, nothing, schedule.With(mongolock.TTL(1)))
 		},
 		"a nil JobOption":                 func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, nil) },
 		"Job: the job's name is empty":    func(s *schedule.Scheduler) error { _, err := s.Job(t.Context(), ""); return err },
@@ -61,12 +75,10 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"WithEvents(nil): must not be nil":      schedule.WithEvents(nil),
 		"a nil Option":                          nil,
 	} {
-		_, err := schedule.NewWithStore(schedule.NewMemory(), opt)
+		_, err := schedule.NewWithStore(jobs.NewMemory(), opt)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := schedule.NewWithStore(nil)
-	assert.ErrorContains(t, err, "the store is nil")
-	_, err = schedule.New(nil)
+	_, err := schedule.New(nil)
 	assert.ErrorContains(t, err, "the collection is nil")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -19,7 +20,7 @@ import (
 // (ErrRunning), or if the collection has another document in a job's place
 // (store.ErrForeign). It may be called again.
 func (s *Scheduler) Run(ctx context.Context) error {
-	client, err := mongolock.NewWithStore(s.engine, s.clientOptions()...)
+	client, err := mongolock.NewWithStore(s.runs, s.clientOptions()...)
 	if err != nil {
 		return err
 	}
@@ -28,17 +29,20 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	runs, stop := s.outliving(ctx)
 	var work sync.WaitGroup
+	polling, endPolling := context.WithCancel(ctx)
+	work.Go(func() { s.poll(polling) })
 	err = s.loop(ctx, runs, &work)
+	endPolling()
 	work.Wait()
 	stop()
 	s.stop()
 	if left := client.Close(); left != nil {
-		s.logger.Warn("schedule: the database could not be told of everything that has ended, which runs out by itself", "error", left)
+		s.logger.Warn("schedule: could not record the end of every run; unrecorded runs will expire", "error", left)
 	}
 	return err
 }
 
-// start makes the loop look up every job again, because what is known may be old.
+// start makes the loop read every job again, because what is known may be old.
 func (s *Scheduler) start(client *mongolock.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,14 +58,14 @@ func (s *Scheduler) start(client *mongolock.Client) error {
 	return nil
 }
 
-// startAgain makes the loop look up the jobs again, after the store's clock has stepped back.
+// startAgain makes the loop read the jobs again, after the store's clock has stepped back.
 // It leaves out a job that a worker serves: its next claim shows the clock's step.
 func (s *Scheduler) startAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rest := s.queue[:0]
 	for _, it := range s.queue {
-		if it.task == claimFire {
+		if it.task == claimNext {
 			s.fresh = append(s.fresh, it.job)
 		} else {
 			rest = append(rest, it)
@@ -85,12 +89,11 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	pause := newBackoff()
-	var full time.Time // since when items wait for a worker; zero while none does
 	last := s.store.Now()
 	for first := true; ctx.Err() == nil; {
-		if now := s.store.Now(); now.Before(last.Add(-missedAfter)) {
+		if now := s.store.Now(); now.Before(last.Add(-aMinute)) {
 			s.startAgain()
-			last, full = now, time.Time{}
+			last = now
 		} else {
 			last = later(last, now)
 		}
@@ -100,17 +103,16 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 		case errors.Is(err, store.ErrForeign) && first:
 			return err
 		case err != nil:
-			s.logger.Warn("schedule: cannot look up the jobs", "error", err)
+			s.logger.Warn("schedule: cannot read the jobs", "error", err)
 			wait = pause.Next()
 		default:
 			first = false
 			pause.Reset()
 			if wait = s.untilDue(); wait > 0 {
-				full = time.Time{}
 				break
 			}
-			if s.enter(ctx, workers, &full) {
-				s.begin(ctx, runs, work, workers, full)
+			if s.enter(ctx, workers) {
+				s.begin(ctx, runs, work, workers)
 			}
 			continue
 		}
@@ -124,17 +126,8 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	return nil
 }
 
-// enter waits for a free worker, and records since when. It reports false if the loop has to
-// check the queue first.
-func (s *Scheduler) enter(ctx context.Context, workers chan<- struct{}, full *time.Time) bool {
-	select {
-	case workers <- struct{}{}:
-		return true
-	default:
-	}
-	if full.IsZero() {
-		*full = s.store.Now()
-	}
+// enter waits for a free worker. It reports false if the loop has to check the queue first.
+func (s *Scheduler) enter(ctx context.Context, workers chan<- struct{}) bool {
 	select {
 	case workers <- struct{}{}:
 		return true
@@ -144,17 +137,12 @@ func (s *Scheduler) enter(ctx context.Context, workers chan<- struct{}, full *ti
 	return false
 }
 
-// begin has a worker serve the first item that is due. The time for which the item waited for a
-// worker, since full, does not make it late.
-func (s *Scheduler) begin(ctx, runs context.Context, work *sync.WaitGroup, workers <-chan struct{}, full time.Time) {
+// begin has a worker serve the first item that is due.
+func (s *Scheduler) begin(ctx, runs context.Context, work *sync.WaitGroup, workers <-chan struct{}) {
 	it, due := s.pop()
 	if !due { // its job was removed
 		<-workers
 		return
-	}
-	it.ready = s.store.Now()
-	if !full.IsZero() {
-		it.ready = earlier(it.ready, later(it.at, full))
 	}
 	work.Go(func() {
 		defer func() { <-workers }()
@@ -174,7 +162,8 @@ func (s *Scheduler) outliving(ctx context.Context) (runs context.Context, stop f
 	return runs, func() { unhook(); cancel(nil) }
 }
 
-// meet looks up jobs that are new in this process, to find out which fire to claim first.
+// meet reads jobs that are new in this process, to find out which due time to claim first. It
+// makes the documents of those that have none.
 func (s *Scheduler) meet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -184,54 +173,71 @@ func (s *Scheduler) meet(ctx context.Context) error {
 		if len(fresh) == 0 {
 			return nil
 		}
-		states, err := s.store.Look(ctx, names(fresh), WithoutPast)
+		states, err := s.store.Read(ctx, names(fresh), jobs.WithoutPast)
 		if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(fresh) {
 			s.mu.Lock()
 			s.fresh = append(s.fresh, fresh...)
 			s.mu.Unlock()
-			return wrap("look up", "", err)
+			return wrap("read", "", err)
 		}
 		now := s.store.Now()
+		if err == nil {
+			s.register(ctx, fresh, states, now)
+		}
 		for i, j := range fresh {
 			s.aimFirst(ctx, j, states[i], now)
 			s.await(j)
-			if j.death == AtOnce && len(states[i].Runs) > 0 {
-				s.lookAt(j, now)
+			if !j.once && len(states[i].Runs) > 0 || states[i].Asked.After(states[i].Decided) {
+				s.readAt(j, now)
 			}
 		}
 		if err != nil {
-			return wrap("look up", "", err)
+			return wrap("read", "", err)
 		}
 	}
 }
 
-func names(jobs []*job) []string {
-	all := make([]string, len(jobs))
-	for i, j := range jobs {
+// register makes the documents of jobs that have none, a few at a time. A document that cannot
+// be made now is made by the first claim.
+func (s *Scheduler) register(ctx context.Context, fresh []*job, states []jobs.State, now time.Time) {
+	const atOnce = 16
+	var wg sync.WaitGroup
+	for first := range min(atOnce, len(fresh)) {
+		wg.Go(func() {
+			for i := first; i < len(fresh); i += atOnce {
+				j := fresh[i]
+				if states[i].Known {
+					continue
+				}
+				if err := s.store.Register(ctx, j.name, j.plan.String(), now, j.after(now)); err != nil && ctx.Err() == nil {
+					s.logger.Warn("schedule: could not register a job", "job", j.name, "error", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func names(of []*job) []string {
+	all := make([]string, len(of))
+	for i, j := range of {
 		all[i] = j.name
 	}
 	return all
 }
 
-// jittered returns when to claim a fire: a random part of the jitter after it, but before
+// jittered returns when to claim a due time: a random part of the jitter after it, but before
 // the next one.
-func (s *Scheduler) jittered(j *job, fire time.Time) time.Time {
+func (s *Scheduler) jittered(j *job, at time.Time) time.Time {
 	if s.jitter <= 0 {
-		return fire
+		return at
 	}
-	most := min(s.jitter, j.after(fire).Sub(fire)/10*9)
-	return fire.Add(rand.N(max(1, most)))
+	most := min(s.jitter, j.after(at).Sub(at)/10*9)
+	return at.Add(rand.N(max(1, most)))
 }
 
-// newBackoff makes the pauses after a failed claim or look.
+// newBackoff makes the pauses after a failed claim or read.
 func newBackoff() *backoff.Backoff { return backoff.New(100*time.Millisecond, 10*time.Second) }
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

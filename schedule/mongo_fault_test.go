@@ -19,6 +19,7 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -33,7 +34,7 @@ var (
 // lostFor is a TTL: a claim that is not answered is given up after it.
 const lostFor = 2 * time.Second
 
-var runEveryFire = []schedule.JobOption{schedule.OnMissed(schedule.All), schedule.OnOverlap(schedule.QueueAll)}
+var runEveryFire = []schedule.JobOption{schedule.Each()}
 
 func findAndModify(is func(bson.Raw) bool) faultproxy.Matcher {
 	return faultproxy.Command("findAndModify").Where(is)
@@ -55,7 +56,7 @@ func sets(c bson.Raw, operator, prefix string) bool {
 type proxied struct {
 	*testing.T
 	proxy          *faultproxy.Proxy
-	behind, direct schedule.Store
+	behind, direct jobs.Store
 }
 
 func newProxied(t *testing.T, retry bool) *proxied {
@@ -82,7 +83,7 @@ func (p *proxied) run(fires int, takes time.Duration, opts ...schedule.JobOption
 	require.NoError(p, err)
 	var ran []time.Time
 	err = s.Add("job", schedule.Every(often), func(ctx context.Context, run schedule.Run) error {
-		if ran = append(ran, run.Fire); len(ran) == fires {
+		if ran = append(ran, run.Due); len(ran) == fires {
 			cancel()
 		}
 		assert.Equal(p, 1, run.Attempt, "%+v ran before", run)
@@ -108,9 +109,9 @@ func (p *proxied) run(fires int, takes time.Duration, opts ...schedule.JobOption
 	return ran
 }
 
-func (p *proxied) state() schedule.State {
+func (p *proxied) state() jobs.State {
 	p.Helper()
-	all, err := p.direct.Look(context.Background(), []string{"job"}, schedule.WithPast)
+	all, err := p.direct.Read(context.Background(), []string{"job"}, jobs.WithPast)
 	require.NoError(p, err)
 	return all[0]
 }
@@ -144,8 +145,8 @@ func TestMongoAClaimWhoseReplyIsLostRunsItsFireOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, retries %v", name, retry), func(t *testing.T) {
 				t.Parallel()
 				p := newProxied(t, retry)
-				rule := p.proxy.On(claimed.Nth(2), fault()) // at the first there is no document yet
-				p.run(4, 0, schedule.Lease(mongolock.TTL(pace.Of(2*time.Second))))
+				rule := p.proxy.On(claimed.Nth(2), fault()) // the first registers the job
+				p.run(4, 0, schedule.With(mongolock.TTL(pace.Of(2*time.Second))))
 				assert.Equal(t, 1, rule.Hits(), "without a lost reply the test shows nothing")
 			})
 		}
@@ -156,7 +157,7 @@ func TestMongoAClaimWhoseReplyIsLostRunsItsFireOnce(t *testing.T) {
 func TestControlMongoAClaimThatIsNotUndoneIsNoticed(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t, false)
-	lost := p.proxy.On(claimed.Nth(2), faultproxy.DropReply())
+	lost := p.proxy.On(claimed.Nth(3), faultproxy.DropReply()) // the first registers the job
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	s, err := schedule.NewWithStore(undoesNothing{p.behind}, schedule.WithLogger(slog.New(slog.DiscardHandler)))
@@ -182,7 +183,7 @@ func TestMongoAClaimThatArrivesAfterItWasUndoneIsRefused(t *testing.T) {
 	defer cancel()
 	_, err := p.behind.Claim(ctx, c)
 	require.Error(t, err, "a claim without an answer")
-	require.NotErrorIs(t, err, schedule.ErrNotDue)
+	require.NotErrorIs(t, err, jobs.ErrNotDue)
 	rest.Remove()
 	settled, err := p.behind.Undo(t.Context(), c)
 	require.NoError(t, err)
@@ -200,12 +201,12 @@ func TestMongoACopyOfAClaimThatWasRefusedLateIsRefusedToo(t *testing.T) {
 	theirs := rival.ask(1)
 	rival.won(theirs)
 	c := rival.ask(1)
-	_, err := p.behind.Look(t.Context(), []string{"job"}, schedule.WithoutPast) // as Run begins
+	_, err := p.behind.Read(t.Context(), []string{"job"}, jobs.WithoutPast) // as Run begins
 	require.NoError(t, err)
 	stuck := p.proxy.On(claimed.Nth(1), faultproxy.Orphan())
 	p.proxy.On(claimed.Nth(2), faultproxy.DelayCommand(1200*time.Millisecond))
 	_, err = p.behind.Claim(t.Context(), c)
-	require.ErrorIs(t, err, schedule.ErrNotDue, "another has the fire")
+	require.ErrorIs(t, err, jobs.ErrNotDue, "another has the fire")
 	rival.undo(theirs) // now the fire is free
 	p.arrives(stuck)
 	rival.won(rival.ask(1))
@@ -248,8 +249,8 @@ func TestMongoAClaimThatCannotBeConfirmedHasAnUnknownOutcomeAndIsUndone(t *testi
 	p.proxy.On(confirmed.Nth(1), withoutDocument())
 	c := f.ask(2)
 	_, err := p.behind.Claim(t.Context(), c)
-	require.ErrorContains(t, err, "no document for an applied claim")
-	assert.NotErrorIs(t, err, schedule.ErrNotDue)
+	require.ErrorContains(t, err, "does not contain the claim")
+	assert.NotErrorIs(t, err, jobs.ErrNotDue)
 	assert.NotErrorIs(t, err, mongolock.ErrHeld)
 	assert.NotErrorIs(t, err, store.ErrNotApplied)
 	f.undo(c)
@@ -278,14 +279,14 @@ func TestMongoAnEndOrARenewalWhoseReplyIsLostEndsNothing(t *testing.T) {
 			end := p.proxy.On(ended.Nth(1), fault())
 			// A run of 2.2 s in leases of 6 s is renewed once, at 2 s; and so on a busy machine, with more time.
 			ttl := pace.Of(6 * time.Second)
-			ran := p.run(2, ttl*11/30, schedule.Lease(mongolock.TTL(ttl)))
+			ran := p.run(2, ttl*11/30, schedule.With(mongolock.TTL(ttl)), schedule.AtMostOnce())
 			assert.Equal(t, 1, renewal.Hits(), "lost renewals")
 			assert.Equal(t, 1, end.Hits(), "lost ends")
 			past := p.state().Past
 			require.Len(t, past, 2)
-			first := slices.IndexFunc(past, func(r schedule.Run) bool { return r.Fire.Equal(ran[0]) })
+			first := slices.IndexFunc(past, func(r jobs.Run) bool { return r.Due.Equal(ran[0]) })
 			require.GreaterOrEqual(t, first, 0, "the past has nothing of %v: %+v", ran[0], past)
-			assert.Equal(t, schedule.Succeeded, past[first].Outcome)
+			assert.EqualValues(t, schedule.Succeeded, past[first].Outcome)
 		})
 	}
 }

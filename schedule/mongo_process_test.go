@@ -28,7 +28,7 @@ const tick = 100 * time.Millisecond
 // everyFire has each fire run, also on a machine so busy that a run takes longer than the
 // period.
 var everyFire = []schedule.JobOption{
-	schedule.OnMissed(schedule.All), schedule.OnOverlap(schedule.QueueAll), schedule.Keep(200),
+	schedule.Each(), schedule.Keep(200),
 }
 
 // Five processes share 60 ticks. Their timers are apart by up to nine tenths of a period.
@@ -62,8 +62,8 @@ func TestMongoFiveProcessesRunSixtyTicksOnce(t *testing.T) {
 	}
 	counted := map[time.Time]int{}
 	by := map[string]int{}
-	for _, run := range documents(t, runs, bson.M{"fire": bson.M{"$gte": first, "$lte": last}}) {
-		counted[run.Fire.UTC()]++
+	for _, run := range documents(t, runs, bson.M{"due": bson.M{"$gte": first, "$lte": last}}) {
+		counted[run.Due.UTC()]++
 		by[run.By]++
 	}
 	for fire := first; !fire.After(last); fire = fire.Add(tick) {
@@ -80,7 +80,7 @@ func beginTicking(t *testing.T, s *schedule.Scheduler) (first time.Time) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := s.Add("tick", schedule.Every(tick), func(_ context.Context, run schedule.Run) error {
-		first = run.Fire.Add(tick)
+		first = run.Due.Add(tick)
 		cancel()
 		return nil
 	}, everyFire...)
@@ -94,7 +94,7 @@ func awaitDecided(t *testing.T, s *schedule.Scheduler, last time.Time) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		state, err := s.Job(t.Context(), "tick")
-		return err == nil && state.Decided.After(last) && (len(state.Runs) == 0 || state.Runs[0].Fire.After(last))
+		return err == nil && state.Decided.After(last) && (len(state.Runs) == 0 || state.Runs[0].Due.After(last))
 	}, 2*time.Minute, tick)
 }
 
@@ -105,9 +105,9 @@ func checkPast(t *testing.T, s *schedule.Scheduler, first, last time.Time) {
 	require.NoError(t, err)
 	seen := map[time.Time]bool{}
 	for _, run := range state.Past { // sorted by their ends, which each process tells by its sample of the clock
-		seen[run.Fire] = true
-		assert.True(t, run.Outcome == schedule.Succeeded || run.Fire.After(last), "%+v", run)
-		assert.False(t, run.Began.Before(run.Fire), "%+v", run)
+		seen[run.Due] = true
+		assert.True(t, run.Outcome == schedule.Succeeded || run.Due.After(last), "%+v", run)
+		assert.False(t, run.Began.Before(run.Due), "%+v", run)
 		assert.Equal(t, 1, run.Attempt, "%+v", run)
 	}
 	for fire := first; !fire.After(last); fire = fire.Add(tick) {
@@ -116,8 +116,8 @@ func checkPast(t *testing.T, s *schedule.Scheduler, first, last time.Time) {
 }
 
 type counted struct {
-	Fire time.Time `bson:"fire"`
-	By   string    `bson:"by"`
+	Due time.Time `bson:"due"`
+	By  string    `bson:"by"`
 }
 
 func documents(t *testing.T, coll *mongo.Collection, filter any) (all []counted) {
@@ -151,7 +151,7 @@ func ticks(ctx context.Context, o ticking) error {
 	}
 	err = s.Add("tick", schedule.Every(tick), func(ctx context.Context, run schedule.Run) error {
 		// Without an _id a fire that ran twice is there twice.
-		_, err := db.Collection(o.Collection+"_runs").InsertOne(ctx, bson.M{"fire": run.Fire, "by": run.Owner})
+		_, err := db.Collection(o.Collection+"_runs").InsertOne(ctx, bson.M{"due": run.Due, "by": run.Owner})
 		return err
 	}, everyFire...)
 	if err != nil {

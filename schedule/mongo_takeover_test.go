@@ -13,6 +13,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // afterElection is a store whose primary was elected after the others have written. Its clock
@@ -36,7 +37,7 @@ func afterElection(t *testing.T, name string, election bson.ObjectID, ahead time
 
 // repeatAfterElection claims a run again whose process is alive, by a primary whose clock is
 // 50 s ahead.
-func repeatAfterElection(t *testing.T, same bool, mode func(*schedule.Claim)) (rival *storeFixture, again schedule.Claim, run schedule.Claim, later func(time.Duration)) {
+func repeatAfterElection(t *testing.T, same bool, mode func(*jobs.Claim)) (rival *storeFixture, again jobs.Claim, run jobs.Claim, later func(time.Duration)) {
 	t.Helper()
 	testserver.Need(t, "atomic")
 	name := fresh()
@@ -62,9 +63,9 @@ func repeatAfterElection(t *testing.T, same bool, mode func(*schedule.Claim)) (r
 	return rival, again, run, func(d time.Duration) { passed += d }
 }
 
-var runModes = map[string]func(*schedule.Claim){
-	"one at a time": func(*schedule.Claim) {},
-	"shared":        func(c *schedule.Claim) { c.Shared = true },
+var runModes = map[string]func(*jobs.Claim){
+	"one at a time": func(*jobs.Claim) {},
+	"shared":        func(c *jobs.Claim) { c.Shared = true },
 }
 
 func TestMongoARunIsNotRepeatedByTheClockOfALaterPrimary(t *testing.T) {

@@ -30,11 +30,11 @@ func guardOf(client *mongolock.Client) *guarded {
 }
 
 // Package returns the package whose operations observers see.
-func (*engine) Package() string { return pkg }
+func (*leaseStore) Package() string { return pkg }
 
 // Commands returns the commands that the store has sent to the database; nil if there is no
 // database.
-func (e *engine) Commands() map[string]uint64 {
+func (e *leaseStore) Commands() map[string]uint64 {
 	if s, ok := e.store.(interface{ Commands() map[string]uint64 }); ok {
 		return s.Commands()
 	}
@@ -61,8 +61,8 @@ func (s *Scheduler) clientOptions() []mongolock.ClientOption {
 	return opts
 }
 
-// shown returns the context of a claim in which observers see the job in place of the fire: the
-// number of fires is unlimited.
+// shown returns the context of a claim in which observers see the job in place of the due time: the
+// number of due times is unlimited.
 func shown(ctx context.Context, j *job, a *ask) context.Context {
 	ctx = context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Key: j.name})
 	return context.WithValue(ctx, askKey{}, a)
@@ -82,31 +82,25 @@ func (s *Scheduler) observeRun(ctx context.Context, j *job, r Run) (_ context.Co
 	}
 }
 
-// observeMiss tells the observer of fires that will not run.
-func (s *Scheduler) observeMiss(e Event) {
+// observeDropped tells the observer of due times that will not run.
+func (s *Scheduler) observeDropped(e Event) {
 	_, end := s.guard.Begin(context.Background(), mongolock.Operation{Op: mongolock.OpMiss, Package: pkg, Key: e.Job})
-	end(mongolock.Outcome{})
+	end(mongolock.Outcome{Count: e.Count})
 }
 
-func init() {
-	inside.Job = func(scheduler any, name string) (runs []any, skips bool) { return scheduler.(*Scheduler).inside(name) }
-	inside.RunOut = func(memory any, job, id string) { memory.(*Memory).runOut(job, id) }
-}
-
-// inside returns the leases of a job's runs under way, and whether they skip fires.
-func (s *Scheduler) inside(name string) (runs []any, skips bool) {
+// leases returns the leases of a job's runs under way.
+func (s *Scheduler) leases(name string) (runs []any) {
 	s.mu.Lock()
-	client, j := s.client, s.jobs[name]
+	client := s.client
 	s.mu.Unlock()
-	skips = j != nil && j.overlap == Skip
 	if client == nil {
-		return nil, skips
+		return nil
 	}
 	for _, l := range inside.Leases(client) {
 		lease := l.(*mongolock.Lease)
-		if t, is := s.engine.find(lease.ID()); is && t.claim.Job == name && lease.Err() == nil {
+		if t, is := s.runs.find(lease.ID()); is && t.claim.Job == name && lease.Err() == nil {
 			runs = append(runs, lease)
 		}
 	}
-	return runs, skips
+	return runs
 }

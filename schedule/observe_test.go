@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // An ops is an observer that counts operations by package, operation, key and outcome.
@@ -103,6 +104,6 @@ func TestAnObserverSeesARunThatWasLost(t *testing.T) {
 }
 
 func TestANilObserverIsRefused(t *testing.T) {
-	_, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(nil))
+	_, err := schedule.NewWithStore(jobs.NewMemory(), schedule.WithObserver(nil))
 	require.ErrorContains(t, err, "schedule: WithObserver(nil): must not be nil")
 }

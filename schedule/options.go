@@ -5,46 +5,22 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/store"
 )
 
-// Overlap says what happens to a fire that comes due while a run of its job is under way.
-type Overlap string
-
-// The values of OnOverlap.
 const (
-	Skip     Overlap = "skip"      // the fire does not run; the default
-	QueueOne Overlap = "queue one" // after the run, the last of these fires runs
-	QueueAll Overlap = "queue all" // after the run, each of these fires runs; needs OnMissed(All) as well
-	Allow    Overlap = "allow"     // the fire runs beside the other run
+	// mostAttempts bounds the attempts at one due time that die: a job that kills its process
+	// must not kill every process. A run that was stopped does not count.
+	mostAttempts = 3
+
+	// lastAttempt is the last one of which a token can tell.
+	lastAttempt = 255
 )
-
-// Missed says what happens to fires that come due while no process can claim them.
-type Missed string
-
-// The values of OnMissed.
-const (
-	None Missed = "none" // they are forgotten; the default
-	One  Missed = "one"  // the last of them runs
-	All  Missed = "all"  // each of them runs, one after the other
-)
-
-// Death says what happens to a fire whose run died with its process, or lost its lease.
-type Death string
-
-// The values of OnDeath.
-const (
-	NextFire Death = "next fire" // it is not repeated, the job goes on with a later fire; the default
-	AtOnce   Death = "at once"   // it is repeated as soon as the lease has run out, in at most three attempts
-)
-
-// mostAttempts bounds the attempts at one fire: a job that kills its process must not
-// kill every process.
-const mostAttempts = 3
 
 // A JobOption changes one job. All processes that have the job give it the same options.
 type JobOption interface{ applyJob(*jobConfig) error }
@@ -53,11 +29,12 @@ type JobOption interface{ applyJob(*jobConfig) error }
 type Option interface{ apply(*config) error }
 
 type jobConfig struct {
-	overlap Overlap
-	missed  Missed
-	death   Death
+	each    bool
+	beside  bool
+	once    bool
+	maxLate time.Duration // 0: no bound
 	keep    int
-	lease   []mongolock.Option
+	lease   []mongolock.AcquireOption
 }
 
 type config struct {
@@ -78,40 +55,36 @@ type (
 func (o jobOption) applyJob(c *jobConfig) error { return o(c) }
 func (o option) apply(c *config) error          { return o(c) }
 
-// OnOverlap says what happens to a fire that comes due while a run of the job is under way:
-// Skip by default. So OnMissed(All) alone does not run every fire. Together with
-// OnOverlap(QueueAll) it does, one after the other.
-//
-// QueueAll is refused without OnMissed(All). Queued fires run in any of the processes, so each
-// claim has to ask that the fire before it is decided, and that is what All does. And if all
-// processes stop, the fires that they had queued are missed ones.
-func OnOverlap(o Overlap) JobOption {
+// Each makes each due time run, one after the other. By default the late ones make way: of the
+// due times at which the job could not run, because an earlier run was under way, no process was
+// up, none reached the database or no worker was free, the latest runs as soon as it can, and
+// those before it are dropped.
+func Each() JobOption { return jobOption(func(c *jobConfig) error { c.each = true; return nil }) }
+
+// MaxLate drops a due time at which the job could not begin within d, for whatever reason. The
+// job's past shows it as TooLate, unless later ones were too late as well. Jitter does not count.
+// By default no due time is too late.
+func MaxLate(d time.Duration) JobOption {
 	return jobOption(func(c *jobConfig) error {
-		c.overlap = o
-		return oneOf("OnOverlap", o, Skip, QueueOne, QueueAll, Allow)
+		if c.maxLate = d; d < time.Millisecond {
+			return fmt.Errorf("schedule: MaxLate(%v): must be at least a millisecond", d)
+		}
+		return nil
 	})
 }
 
-// OnMissed says what happens to fires that come due while no process can claim them, because
-// none is up or none reaches the database: None by default. A fire is missed if no process
-// claims it before the next one is due, and with None also if it is more than a minute old.
-// Jitter and the wait for a worker do not count towards the minute. An event (MissedFires) and
-// a log line report missed fires that will not run.
-func OnMissed(m Missed) JobOption {
-	return jobOption(func(c *jobConfig) error {
-		c.missed = m
-		return oneOf("OnMissed", m, None, One, All)
-	})
+// Beside makes a due time run beside the runs under way. By default it waits until they have
+// ended.
+func Beside() JobOption {
+	return jobOption(func(c *jobConfig) error { c.beside = true; return nil })
 }
 
-// OnDeath says what happens to a fire whose run died: NextFire by default. AtOnce is for jobs
-// whose work may be done twice, because it cannot be known how far the dead run came. With
-// AtOnce each process looks at the job whenever the run under way would run out.
-func OnDeath(d Death) JobOption {
-	return jobOption(func(c *jobConfig) error {
-		c.death = d
-		return oneOf("OnDeath", d, NextFire, AtOnce)
-	})
+// AtMostOnce makes a due time run at most once. By default a run that was Stopped or Died is
+// repeated, by a process that is up, because its work may be undone. It may also be done:
+// AtMostOnce is for a job whose work must not be done twice, rather not at all. A run that died
+// is repeated twice at most, so that a job that kills its process does not kill all of them.
+func AtMostOnce() JobOption {
+	return jobOption(func(c *jobConfig) error { c.once = true; return nil })
 }
 
 // Keep sets how many ended runs the job remembers: 1 to 1,000, 10 by default.
@@ -125,21 +98,29 @@ func Keep(n int) JobOption {
 	})
 }
 
-// Lease sets the options of the leases of the job's runs. mongolock.TTL, 30 s by default, is
-// how long a run is believed alive after its process died. mongolock.MaxHold ends the context
-// of a run that takes too long. mongolock.NoRenewal is allowed too.
-func Lease(opts ...mongolock.Option) JobOption {
+// With sets options of the leases of the job's runs. mongolock.TTL, 30 s by default, is how long
+// a run is believed alive after its process died. MaxHold and MaxStall end the context of a run
+// that takes too long. Shared, OneOf, MinHold, Linger and MaxWait are refused by name: a due time
+// is claimed once, by one process, and not waited for.
+func With(opts ...mongolock.AcquireOption) JobOption {
 	return jobOption(func(c *jobConfig) error {
-		c.lease = opts
-		as := make([]mongolock.ClientOption, len(opts))
-		for i, o := range opts {
-			if o == nil {
-				return errors.New("schedule: Lease: a nil Option")
-			}
-			as[i] = o
+		c.lease = append(c.lease, opts...)
+		terms, err := inside.TermsOf(nil, "schedule", c.lease)
+		switch {
+		case err != nil:
+			return fmt.Errorf("schedule: With: %w", err)
+		case terms.Mode == store.Shared:
+			return errors.New("schedule: With(Shared()): a due time is claimed by one process; Beside lets runs overlap")
+		case terms.Mode != store.Exclusive:
+			return fmt.Errorf("schedule: With(OneOf(%d)): a due time is claimed by one process; Beside lets runs overlap", terms.Limit)
+		case terms.MinHold > 0:
+			return fmt.Errorf("schedule: With(MinHold(%v)): a due time is claimed once, however short its run is", terms.MinHold)
+		case terms.Linger > 0:
+			return fmt.Errorf("schedule: With(Linger(%v)): no due time is claimed a second time", terms.Linger)
+		case terms.MaxWait > 0:
+			return fmt.Errorf("schedule: With(MaxWait(%v)): a claim does not wait", terms.MaxWait)
 		}
-		_, err := mongolock.NewWithStore(newEngine(nil), as...) // this checks them, and sends nothing
-		return err
+		return nil
 	})
 }
 
@@ -165,7 +146,7 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithEvents sets a function that is told what becomes of each fire in this process. It
+// WithEvents sets a function that is told what becomes of each due time in this process. It
 // is called from several goroutines, and each waits until it returns.
 func WithEvents(f func(Event)) Option {
 	return option(func(c *config) error {
@@ -177,7 +158,7 @@ func WithEvents(f func(Event)) Option {
 }
 
 // WithObserver sets an observer, for metrics and traces. It sees the claims, leases and
-// runs of this process (OpAcquire, OpHold, OpRun), and the fires that will not run
+// runs of this process (OpAcquire, OpHold, OpRun), and how many due times were dropped
 // (OpMiss). Their key is the job's name.
 func WithObserver(o mongolock.Observer) Option {
 	return option(func(c *config) error {
@@ -189,8 +170,8 @@ func WithObserver(o mongolock.Observer) Option {
 }
 
 // WithWorkers bounds how many runs and claims this process has under way: 64 by default.
-// A fire that comes due beyond that waits for a worker, and another process may claim it
-// meanwhile. If the next fire of the job comes due first, the one that waits is missed.
+// A due time that comes beyond that waits for a worker, and another process may claim it
+// meanwhile.
 func WithWorkers(n int) Option {
 	return option(func(c *config) error {
 		if c.workers = n; n < 1 {
@@ -201,7 +182,7 @@ func WithWorkers(n int) Option {
 }
 
 // WithJitter makes this process wait for a random time of up to d before it claims a
-// fire. It never waits until the next fire is due. Many processes then take turns, and do
+// due time. It never waits until the next one. Many processes then take turns, and do
 // not all send their claims in the same millisecond. The default is no jitter.
 func WithJitter(d time.Duration) Option {
 	return option(func(c *config) error {
@@ -223,13 +204,6 @@ func WithGrace(d time.Duration) Option {
 	})
 }
 
-func oneOf[T ~string](name string, is T, known ...T) error {
-	if slices.Contains(known, is) {
-		return nil
-	}
-	return fmt.Errorf("schedule: %s(%q): must be one of %q", name, is, known)
-}
-
 func newConfig(opts []Option) (config, error) {
 	c := config{logger: slog.Default(), workers: 64, owner: defaultOwner()}
 	var errs []error
@@ -244,7 +218,7 @@ func newConfig(opts []Option) (config, error) {
 }
 
 func newJobConfig(opts []JobOption) (jobConfig, error) {
-	c := jobConfig{overlap: Skip, missed: None, death: NextFire, keep: 10}
+	c := jobConfig{keep: 10}
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
@@ -252,9 +226,6 @@ func newJobConfig(opts []JobOption) (jobConfig, error) {
 			continue
 		}
 		errs = append(errs, o.applyJob(&c))
-	}
-	if c.overlap == QueueAll && c.missed != All {
-		errs = append(errs, fmt.Errorf("schedule: OnOverlap(%q): needs OnMissed(%q) beside it", QueueAll, All))
 	}
 	return c, errors.Join(errs...)
 }

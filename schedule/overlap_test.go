@@ -2,7 +2,6 @@ package schedule_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,22 +11,10 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-func TestAFireThatComesDueDuringARunIsSkipped(t *testing.T) {
+func TestTheLatestOfTheDueTimesDuringARunFollowsIt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		one := c.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond).start()
-		late := c.process(2, schedule.WithJitter(900*time.Millisecond)).add("long", schedule.Every(time.Second), 2500*time.Millisecond).start()
-		c.sleep(9900 * time.Millisecond)
-		one.end()
-		late.end()
-		assert.Equal(c, seconds(1, 4, 7), c.fires())
-	})
-}
-
-func TestTheLastOfTheFiresThatComeDueDuringARunIsQueued(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		opt := schedule.OnOverlap(schedule.QueueOne)
-		one := c.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
-		two := c.process(2).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
+		two := c.process(2).add("long", schedule.Every(time.Second), 2500*time.Millisecond).start()
 		c.sleep(8900 * time.Millisecond)
 		one.end()
 		two.end()
@@ -38,11 +25,11 @@ func TestTheLastOfTheFiresThatComeDueDuringARunIsQueued(t *testing.T) {
 	})
 }
 
-func TestAllFiresThatComeDueDuringARunAreQueuedInOrder(t *testing.T) {
+func TestEachOfTheDueTimesDuringARunFollowsItInOrder(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		opts := []schedule.JobOption{schedule.OnOverlap(schedule.QueueAll), schedule.OnMissed(schedule.All)}
+		opts := []schedule.JobOption{schedule.Each()}
 		takes := func(_ context.Context, run schedule.Run) error { // all others are short
-			if run.Fire.Equal(c.begin.Add(2 * time.Second)) {
+			if run.Due.Equal(c.begin.Add(2 * time.Second)) {
 				time.Sleep(3500 * time.Millisecond)
 			}
 			return nil
@@ -54,7 +41,7 @@ func TestAllFiresThatComeDueDuringARunAreQueuedInOrder(t *testing.T) {
 		two.end()
 		var fires, at []time.Duration
 		for _, run := range c.took() {
-			fires, at = append(fires, run.Fire.Sub(c.begin)), append(at, run.at)
+			fires, at = append(fires, run.Due.Sub(c.begin)), append(at, run.at)
 		}
 		assert.Equal(c, seconds(1, 2, 3, 4, 5, 6, 7), fires, "in the order of their beginning")
 		assert.Equal(c, seconds(1, 2, 5.5, 5.5, 5.5, 6, 7), at)
@@ -64,10 +51,9 @@ func TestAllFiresThatComeDueDuringARunAreQueuedInOrder(t *testing.T) {
 // A process that was held up, and finds a run under way, sends no claim until that has
 // ended.
 func TestAProcessThatFellBehindAsksEverMoreRarelyWhileARunIsUnderWay(t *testing.T) {
-	for _, overlap := range []schedule.Overlap{schedule.Skip, schedule.QueueOne, schedule.QueueAll} {
-		t.Run(string(overlap), func(t *testing.T) {
+	for name, opts := range map[string][]schedule.JobOption{"each": {schedule.Each()}, "each that is not old": {schedule.Each(), schedule.MaxLate(time.Hour)}} {
+		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				opts := []schedule.JobOption{schedule.OnMissed(schedule.All), schedule.OnOverlap(overlap)}
 				c.process(1).add("job", schedule.Every(time.Second), 9500*time.Millisecond, opts...).start()
 				behind := c.process(2).add("job", schedule.Every(time.Second), time.Second, opts...)
 				held := false
@@ -82,81 +68,42 @@ func TestAProcessThatFellBehindAsksEverMoreRarelyWhileARunIsUnderWay(t *testing.
 				c.sleep(9900 * time.Millisecond)
 				sent := behind.link.counted()
 				assert.Equal(c, 1, sent["claim"], "claims in the 4 s in which it was behind")
-				assert.GreaterOrEqual(c, sent["look"], 2)
-				assert.LessOrEqual(c, sent["look"], 10)
+				assert.GreaterOrEqual(c, sent["read"], 2)
+				assert.LessOrEqual(c, sent["read"], 10)
 			})
 		})
 	}
 }
 
-// A process that takes over a run begins late, and the next fire comes due meanwhile.
-func TestAFireThatComesDueDuringARepeatedRunIsRunToo(t *testing.T) {
-	for overlap, want := range map[schedule.Overlap][]time.Duration{
-		schedule.Skip:     seconds(2, 2, 4, 6, 8), // the default
-		schedule.QueueAll: seconds(2, 2, 4, 6, 8),
-	} {
-		t.Run(string(overlap), func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				opts := []schedule.JobOption{
-					schedule.OnOverlap(overlap), schedule.OnMissed(schedule.All), schedule.OnDeath(schedule.AtOnce),
-					schedule.Lease(mongolock.TTL(1900 * time.Millisecond)),
-				}
-				dead := c.process(1).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...).start()
-				other := c.process(2).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...)
-				other.link.fail(func(string) (error, error) {
-					time.Sleep(time.Millisecond) // it is always a little later than the first
-					return nil, nil
-				})
-				other.start()
-				c.sleep(2200 * time.Millisecond)
-				dead.link.cut()
-				c.sleep(7 * time.Second)
-				dead.stop()
-				other.end()
-				<-dead.over
-				assert.Equal(c, want, c.fires())
-			})
-		})
-	}
-}
-
-func TestAQueuedFireRunsThoughItIsOld(t *testing.T) {
+// A process that takes over a run begins late, and the next due time comes meanwhile.
+func TestADueTimeDuringARepeatedRunRunsToo(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		p := c.process(1).add("long", schedule.Every(time.Hour), 90*time.Minute, schedule.OnOverlap(schedule.QueueOne)).start()
-		c.sleep(4*time.Hour + 20*time.Minute)
-		p.end()
-		var at []time.Duration
-		for _, run := range c.took() {
-			at = append(at, run.at)
-		}
-		assert.Equal(c, []time.Duration{time.Hour, 150 * time.Minute, 4 * time.Hour}, at)
+		opts := []schedule.JobOption{schedule.Each(), schedule.With(mongolock.TTL(1900 * time.Millisecond))}
+		dead := c.process(1).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...).start()
+		other := c.process(2).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...)
+		other.link.fail(func(string) (error, error) {
+			time.Sleep(time.Millisecond) // it is always a little later than the first
+			return nil, nil
+		})
+		other.start()
+		c.sleep(2200 * time.Millisecond)
+		dead.link.cut()
+		c.sleep(7 * time.Second)
+		dead.stop()
+		other.end()
+		<-dead.over
+		assert.Equal(c, seconds(2, 2, 4, 6, 8), c.fires())
 	})
 }
 
 func TestRunsMayOverlapWhereThatIsAllowed(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		opt := schedule.OnOverlap(schedule.Allow)
-		one := c.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
-		two := c.process(2).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
+		one := c.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, schedule.Beside()).start()
+		two := c.process(2).add("long", schedule.Every(time.Second), 2500*time.Millisecond, schedule.Beside()).start()
 		c.sleep(5400 * time.Millisecond)
 		assert.Len(c, c.state("long").Runs, 3, "under way")
 		one.end()
 		two.end()
 		assert.Equal(c, seconds(1, 2, 3, 4, 5), c.fires())
-	})
-}
-
-func TestTheObserverIsToldOfFiresThatARunSkips(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		var told []string
-		p := c.process(1, schedule.WithEvents(func(e schedule.Event) {
-			if e.Kind == schedule.Skipped {
-				told = append(told, fmt.Sprint(e.Run.Fire.Sub(c.begin), " skips up to ", e.Fire.Sub(c.begin)))
-			}
-		}))
-		p.add("long", schedule.Every(time.Second), 2500*time.Millisecond).add("short", schedule.Every(time.Second), 0).start()
-		c.sleep(7 * time.Second)
-		p.end()
-		assert.Equal(c, []string{"1s skips up to 3s", "4s skips up to 6s"}, told)
 	})
 }

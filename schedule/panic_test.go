@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/test/kit/testchild"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 func TestAPanicIsRecordedAndFreesTheJobBeforeItGoesOn(t *testing.T) {
@@ -35,26 +36,26 @@ func TestAPanicIsRecordedAndFreesTheJobBeforeItGoesOn(t *testing.T) {
 
 // panicking runs a job that panics, and prints what the store knows about it then.
 func panicking(ctx context.Context, _ struct{}) error {
-	s := schedule.NewMemory()
-	jobs, err := schedule.NewWithStore(printing{s})
+	s := jobs.NewMemory()
+	scheduler, err := schedule.NewWithStore(printing{s})
 	if err != nil {
 		return err
 	}
-	err = jobs.Add("job", schedule.Every(100*time.Millisecond), func(context.Context, schedule.Run) error { panicHere(); return nil })
+	err = scheduler.Add("job", schedule.Every(100*time.Millisecond), func(context.Context, schedule.Run) error { panicHere(); return nil })
 	if err != nil {
 		return err
 	}
-	return jobs.Run(ctx)
+	return scheduler.Run(ctx)
 }
 
 func panicHere() { panic("the job's own words") }
 
 // printing prints the job's state after each end of a run.
-type printing struct{ *schedule.Memory }
+type printing struct{ *jobs.Memory }
 
-func (s printing) Finish(ctx context.Context, e schedule.End) error {
+func (s printing) Finish(ctx context.Context, e jobs.End) error {
 	err := s.Memory.Finish(ctx, e)
-	all, _ := s.Look(ctx, []string{e.Job}, schedule.WithPast)
+	all, _ := s.Read(ctx, []string{e.Job}, jobs.WithPast)
 	fmt.Printf("busy %q, %d under way, past: %s %s\n", all[0].Busy, len(all[0].Runs), all[0].Past[0].Outcome, all[0].Past[0].Error)
 	return err
 }

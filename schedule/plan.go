@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Plan says when a job is due. Each of these times is a fire of the job. A plan must
-// be the same function in every process that has the job, because a fire is known by its
-// time. Times are in UTC and whole milliseconds. Every and Cron make plans.
+// A Plan says when a job is due. A plan must be the same function in every process that has the
+// job, because the processes know a due time by nothing but the time. Times are in UTC and whole
+// milliseconds. Every, Cron and At make plans.
 type Plan interface {
-	// Next returns the first fire after t, or the zero time if there is none.
+	// Next returns the first due time after t, or the zero time if there is none.
 	Next(t time.Time) time.Time
 	// String is shown with the job.
 	String() string
@@ -55,6 +55,42 @@ func (e every) check() error {
 	return nil
 }
 
+// At is due once, at t. A process that has the job must have been up before then, once: a job
+// that is new when its time has passed does not run.
+func At(t time.Time) Plan { return at{t.UTC().Truncate(time.Millisecond)} }
+
+type at struct{ time time.Time }
+
+func (a at) Next(t time.Time) time.Time {
+	if a.time.After(t) {
+		return a.time
+	}
+	return time.Time{}
+}
+
+func (a at) String() string { return "at " + a.time.Format("2006-01-02T15:04:05.999Z07:00") }
+
+func (a at) check() error {
+	if a.time.Year() < 1970 || a.time.Year() >= never.Year() {
+		return fmt.Errorf("schedule: At(%v): must be between 1970 and %d", a.time, never.Year())
+	}
+	return nil
+}
+
+// also is a plan with one more due time.
+type also struct {
+	Plan
+	asked time.Time
+}
+
+func (a also) Next(t time.Time) time.Time {
+	n := a.Plan.Next(t)
+	if a.asked.After(t) && (n.IsZero() || a.asked.Before(n)) {
+		return a.asked
+	}
+	return n
+}
+
 var errNoPlan = errors.New("schedule: Add: the plan is nil")
 
 func checkPlan(p Plan) error {
@@ -67,7 +103,7 @@ func checkPlan(p Plan) error {
 	return nil
 }
 
-// latest returns the last fire that is after t and not after now.
+// latest returns the last due time that is after t and not after now.
 func latest(p Plan, t, now time.Time) (time.Time, bool) {
 	if !due(p.Next(t), now) {
 		return time.Time{}, false
@@ -82,5 +118,17 @@ func latest(p Plan, t, now time.Time) (time.Time, bool) {
 	return p.Next(t), true
 }
 
-// due reports whether the fire exists and is not in the future.
-func due(fire, now time.Time) bool { return !fire.IsZero() && !fire.After(now) }
+// due reports whether the due time exists and is not in the future.
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+// count returns how many due times are after t and not after last.
+func count(p Plan, t, last time.Time) (n int) {
+	if e, is := p.(every); is {
+		period := time.Duration(e)
+		return int(last.Sub(e.Next(t))/period) + 1
+	}
+	for at := p.Next(t); due(at, last); at = p.Next(at) {
+		n++
+	}
+	return n
+}

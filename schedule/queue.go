@@ -3,25 +3,26 @@ package schedule
 import (
 	"container/heap"
 	"time"
+
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // A task says what to do for an item.
 type task int
 
 const (
-	claimFire task = iota // claim the job's next fire, and run it
-	lookAgain             // read the job's document: did a run die, was a fire given back?
+	claimNext task = iota // claim the job's next due time, and run it
+	readAgain             // read the job's document: did a run die, was a due time given back?
 	repeatRun             // take the place of a run that died
 )
 
 // An item is a task of a job, due at some time.
 type item struct {
-	at    time.Time // by the store's clock
-	job   *job
-	task  task
-	dead  Run       // for repeatRun: the run that died
-	jobs  []*job    // for lookAgain, once it is out of the queue: job and others
-	ready time.Time // when a free worker would have begun it
+	at   time.Time // by the store's clock
+	job  *job
+	task task
+	dead jobs.Run // for repeatRun: the run that died
+	jobs []*job   // for readAgain, once it is out of the queue: job and others
 }
 
 // A queue is a heap of items, the earliest first.
@@ -69,7 +70,7 @@ func (s *Scheduler) untilDue() time.Duration {
 	return s.queue[0].at.Sub(now)
 }
 
-// pop takes the first item that is due, if there is one. A look takes along all others
+// pop takes the first item that is due, if there is one. A read takes along all others
 // that are due within a second: one command reads all of their jobs.
 func (s *Scheduler) pop() (it item, due bool) {
 	now := s.store.Now()
@@ -79,22 +80,22 @@ func (s *Scheduler) pop() (it item, due bool) {
 		return item{}, false
 	}
 	it = heap.Pop(&s.queue).(item)
-	if it.task == lookAgain {
-		it.jobs = append([]*job{it.job}, s.takeLooks(now.Add(time.Second), chunkSize-1)...)
+	if it.task == readAgain {
+		it.jobs = append([]*job{it.job}, s.takeReads(now.Add(time.Second), chunkSize-1)...)
 		for _, j := range it.jobs {
-			j.looking = false
+			j.reading = false
 		}
 	}
 	return it, true
 }
 
 // take takes the job's own item out of the queue, so that no other goroutine claims its
-// fires. It reports false if one does.
+// due times. It reports false if one does.
 func (s *Scheduler) take(j *job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, it := range s.queue {
-		if it.job == j && it.task == claimFire {
+		if it.job == j && it.task == claimNext {
 			heap.Remove(&s.queue, i)
 			return true
 		}
@@ -102,17 +103,17 @@ func (s *Scheduler) take(j *job) bool {
 	return false
 }
 
-// lookAt schedules a look at the job's document. Of two looks at one job the earlier stays.
-func (s *Scheduler) lookAt(j *job, at time.Time) {
+// readAt schedules a read of the job's document. Of two reads of one job the earlier stays.
+func (s *Scheduler) readAt(j *job, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !j.looking {
-		j.looking = true
-		s.putLocked(item{at: at, job: j, task: lookAgain})
+	if !j.reading {
+		j.reading = true
+		s.putLocked(item{at: at, job: j, task: readAgain})
 		return
 	}
 	for i, it := range s.queue {
-		if it.job == j && it.task == lookAgain && at.Before(it.at) {
+		if it.job == j && it.task == readAgain && at.Before(it.at) {
 			s.queue[i].at = at
 			heap.Fix(&s.queue, i)
 			s.nudge()
@@ -121,13 +122,13 @@ func (s *Scheduler) lookAt(j *job, at time.Time) {
 	}
 }
 
-// takeLooks takes the looks out of the queue that are due by then, but at most so many. It
+// takeReads takes the reads out of the queue that are due by then, but at most so many. It
 // is called with s.mu held.
-func (s *Scheduler) takeLooks(by time.Time, most int) (jobs []*job) {
+func (s *Scheduler) takeReads(by time.Time, most int) (taken []*job) {
 	rest := s.queue[:0]
 	for _, it := range s.queue {
-		if it.task == lookAgain && !it.at.After(by) && len(jobs) < most {
-			jobs = append(jobs, it.job)
+		if it.task == readAgain && !it.at.After(by) && len(taken) < most {
+			taken = append(taken, it.job)
 		} else {
 			rest = append(rest, it)
 		}
@@ -135,5 +136,5 @@ func (s *Scheduler) takeLooks(by time.Time, most int) (jobs []*job) {
 	clear(s.queue[len(rest):])
 	s.queue = rest
 	heap.Init(&s.queue)
-	return jobs
+	return taken
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // Outcome says how a run ended. The names are those of package once.
@@ -17,6 +18,7 @@ const (
 	Panicked  Outcome = "panicked"  // the function panicked; the process exited, unless something recovered
 	Stopped   Outcome = "stopped"   // the function returned an error after its context had ended, because the process was stopping
 	Died      Outcome = "died"      // the process died, or lost the run's lease, before it recorded an end
+	TooLate   Outcome = "too late"  // the function was not called: the due time had passed by more than MaxLate
 )
 
 // A Run is one run of a job: the one under way, as the function gets it, or one from
@@ -24,8 +26,8 @@ const (
 type Run struct {
 	Job     string    `json:"job"`
 	ID      string    `json:"id"`
-	Fire    time.Time `json:"fire"`    // the time the job was due; the same in every process, whenever the run began
-	Attempt int       `json:"attempt"` // 1; more if earlier attempts died and OnDeath(AtOnce) is set
+	Due     time.Time `json:"due"`     // the time the job was due; the same in every process, whenever the run began
+	Attempt int       `json:"attempt"` // 1; more if earlier attempts were stopped or died
 	Owner   string    `json:"owner"`
 	Began   time.Time `json:"began"` // all times are by the store's clock
 	Ended   time.Time `json:"ended,omitzero"`
@@ -33,7 +35,6 @@ type Run struct {
 	Error   string    `json:"error,omitempty"`
 
 	ExpireAt time.Time `json:"expireAt,omitzero"` // of a run under way: until when its process is believed alive
-	Slot     int       `json:"-"`                 // for the store
 
 	// Lease is the run's own lease. It is set only in the Run that the function gets.
 	Lease *mongolock.Lease `json:"-"`
@@ -42,7 +43,7 @@ type Run struct {
 // Token is a fencing token: it rises with every run of the job. A resource that refuses
 // a lower token than it has seen is safe from a process that was paused (package fence).
 // The package comment says what a wrong clock does to tokens.
-func (r Run) Token() int64 { return r.Fire.UnixMilli()<<8 | int64(r.Attempt&0xff) }
+func (r Run) Token() int64 { return r.Due.UnixMilli()<<8 | int64(r.Attempt&0xff) }
 
 // Took returns how long the run took, or zero if it has not ended.
 func (r Run) Took() time.Duration {
@@ -52,7 +53,37 @@ func (r Run) Took() time.Duration {
 	return r.Ended.Sub(r.Began)
 }
 
-// LogValue returns what a log line shows of the run: job, fire and attempt.
+// LogValue returns what a log line shows of the run: job, due time and attempt.
 func (r Run) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("job", r.Job), slog.Time("fire", r.Fire), slog.Int("attempt", r.Attempt))
+	return slog.GroupValue(slog.String("job", r.Job), slog.Time("due", r.Due), slog.Int("attempt", r.Attempt))
+}
+
+// runOf makes a Run of what the store knows.
+func runOf(r jobs.Run) Run {
+	return Run{Job: r.Job, ID: r.ID, Due: r.Due, Attempt: r.Attempt, Owner: r.Owner, Began: r.Began, Ended: r.Ended,
+		Outcome: Outcome(r.Outcome), Error: r.Error, ExpireAt: r.ExpireAt}
+}
+
+// A State is what the database knows about a job.
+type State struct {
+	Job     string    `json:"job"`
+	Known   bool      `json:"known"` // a process has had it on its schedule
+	Paused  bool      `json:"paused"`
+	Plan    string    `json:"plan"`
+	Decided time.Time `json:"decided,omitzero"` // every due time up to it is decided
+	Next    time.Time `json:"next,omitzero"`    // the due time after it, by the plan of the last claim
+	Runs    []Run     `json:"runs"`             // under way, sorted by due time; also those that wait to be repeated
+	Past    []Run     `json:"past"`             // ended, the latest first
+	Now     time.Time `json:"now"`              // the database's clock
+}
+
+func stateOf(s jobs.State) State {
+	state := State{Job: s.Job, Known: s.Known, Paused: s.Paused, Plan: s.Plan, Decided: s.Decided, Next: s.Next, Now: s.Now}
+	for _, r := range s.Runs {
+		state.Runs = append(state.Runs, runOf(r))
+	}
+	for _, r := range s.Past {
+		state.Past = append(state.Past, runOf(r))
+	}
+	return state
 }

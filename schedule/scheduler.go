@@ -8,11 +8,14 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/store"
 )
 
 // A Func is the work of a job. Its context ends with the run's lease, and when the context of
@@ -20,17 +23,16 @@ import (
 // and ends the run; then the panic goes on and ends the process.
 type Func func(ctx context.Context, run Run) error
 
-// A Scheduler runs the jobs of one process. Make one for each process and collection, with New
-// or NewWithStore.
+// A Scheduler runs the jobs of one process. Make one for each process and collection, with New.
 type Scheduler struct {
 	config
-	store  Store
-	engine *engine
-	wake   chan struct{} // something is due before the timer fires
+	store jobs.Store
+	runs  *leaseStore
+	wake  chan struct{} // something is due before the timer ends
 
 	mu      sync.Mutex // protects the fields below and those of the jobs; never held across a store call
 	jobs    map[string]*job
-	fresh   []*job // not looked up yet
+	fresh   []*job // not read yet
 	queue   queue
 	running bool
 	client  *mongolock.Client // while the Scheduler is running
@@ -44,19 +46,21 @@ type job struct {
 	fn   Func
 	jobConfig
 
+	asked atomic.Int64 // when the job was last told to run at once, in Unix milliseconds
+
 	// The following belong to the one goroutine that has the job's item of the queue.
-	fire   time.Time // the fire to claim next
-	mark   time.Time // with All: every fire up to it is decided, as far as is known
+	due    time.Time // the due time to claim next
+	mark   time.Time // with Each: every due time up to it is decided, as far as is known
 	sure   bool      // mark comes from the document, or from this process's own last claim
-	queued bool      // fire came due during a run, and runs however old it is
+	floor  time.Time // due times up to it are those of another plan
 	doubts []string  // IDs of claims whose outcome is unknown
-	looked time.Time // the last look after a lost claim, of a job that is due often
+	looked time.Time // the last read after a lost claim, of a job that is due often
 	pause  *backoff.Backoff
 
 	// The following are protected by Scheduler.mu.
-	looking bool      // a look is scheduled
+	reading bool      // a read is scheduled
 	stale   bool      // the document must be read before the next claim
-	passed  time.Time // the last fire whose claim was refused, until it was looked at
+	passed  time.Time // the last due time whose claim was refused, until it is known to be decided
 	ahead   time.Time // the next claim takes decided back from there; zero: it does not
 	told    time.Time // the decided that a log line said lies in the future
 	removed bool
@@ -64,20 +68,18 @@ type job struct {
 
 // forget drops what an earlier Run has left to do.
 func (j *job) forget() {
-	j.doubts, j.queued, j.looked, j.pause = nil, false, time.Time{}, nil
-	j.looking, j.stale, j.passed, j.ahead, j.told = false, false, time.Time{}, time.Time{}, time.Time{}
+	j.asked.Store(0)
+	j.floor, j.doubts, j.looked, j.pause = time.Time{}, nil, time.Time{}, nil
+	j.reading, j.stale, j.passed, j.ahead, j.told = false, false, time.Time{}, time.Time{}, time.Time{}
 }
 
-// NewWithStore makes a Scheduler on a Store, such as NewMemory() in tests.
-func NewWithStore(s Store, opts ...Option) (*Scheduler, error) {
+// newWithStore makes a Scheduler on a store.
+func newWithStore(s jobs.Store, opts ...Option) (*Scheduler, error) {
 	conf, err := newConfig(opts)
-	if s == nil {
-		err = errors.Join(errors.New("schedule: NewWithStore: the store is nil"), err)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return &Scheduler{config: conf, store: s, engine: newEngine(s), wake: make(chan struct{}, 1), jobs: make(map[string]*job)}, nil
+	return &Scheduler{config: conf, store: s, runs: newLeaseStore(s), wake: make(chan struct{}, 1), jobs: make(map[string]*job)}, nil
 }
 
 const maxName = 512 // bytes
@@ -123,7 +125,7 @@ func (s *Scheduler) Remove(name string) bool {
 	return true
 }
 
-// Forget deletes what the database knows about a job: its past, and which fires were
+// Forget deletes what the database knows about a job: its past, and which due times were
 // claimed. A run under way loses its lease. Forget is for jobs that no process has any
 // more.
 func (s *Scheduler) Forget(ctx context.Context, name string) error {
@@ -134,21 +136,21 @@ func (s *Scheduler) Forget(ctx context.Context, name string) error {
 }
 
 // Job returns what the database knows about a job, whichever process runs it: when it is
-// due next, its runs under way, its past. Known is false if no fire of it was ever
-// claimed.
+// due next, its runs under way, its past. Known is false if no process has had it on its
+// schedule.
 func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
 	if err := checkName("Job", name); err != nil {
 		return State{}, err
 	}
-	all, err := s.store.Look(ctx, []string{name}, WithPast)
+	all, err := s.store.Read(ctx, []string{name}, jobs.WithPast)
 	if err != nil {
-		return State{}, wrap("look at", name, err)
+		return State{}, wrap("read", name, err)
 	}
-	return all[0], nil
+	return stateOf(all[0]), nil
 }
 
-// Jobs yields all jobs that the database knows, sorted by name. An error ends the
-// iteration.
+// Jobs yields all jobs that the database knows, sorted by name. An error that
+// matches store.ErrForeign is about documents that are not jobs; any other ends the iteration.
 func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		names, err := s.store.Names(ctx)
@@ -157,21 +159,67 @@ func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 			return
 		}
 		for chunk := range slices.Chunk(names, chunkSize) {
-			all, err := s.store.Look(ctx, chunk, WithPast)
-			if err != nil {
+			all, err := s.store.Read(ctx, chunk, jobs.WithPast)
+			if err != nil && !errors.Is(err, store.ErrForeign) {
 				yield(State{}, wrap("list", "", err))
 				return
 			}
 			for _, state := range all {
-				if state.Known && !yield(state, nil) {
+				if state.Known && !yield(stateOf(state), nil) {
 					return
 				}
+			}
+			if err != nil && !yield(State{}, wrap("list", "", err)) {
+				return
 			}
 		}
 	}
 }
 
 const chunkSize = 1000
+
+// RunNow makes now a due time of a job, in whichever process it runs: one that has the job claims
+// it within 30 s, or when the run under way has ended. A due time that comes in between will do
+// as well. RunNow refuses a job that is paused.
+func (s *Scheduler) RunNow(ctx context.Context, name string) error {
+	return s.change(ctx, "RunNow", name, jobs.AskRun, "the job is paused")
+}
+
+// Pause keeps a job from running, in all processes, until Resume. A run under way goes on.
+func (s *Scheduler) Pause(ctx context.Context, name string) error {
+	return s.change(ctx, "Pause", name, jobs.Pause, "")
+}
+
+// Resume ends a Pause. The job goes on with the next due time: those during the pause are not
+// run, and do not count as dropped. Of a job that is not paused it returns an error.
+func (s *Scheduler) Resume(ctx context.Context, name string) error {
+	return s.change(ctx, "Resume", name, jobs.Resume, "the job is not paused")
+}
+
+// change changes a job in the database. If that has no meaning for the job as it is, why says so.
+func (s *Scheduler) change(ctx context.Context, call, name string, change jobs.Change, why string) error {
+	if err := checkName(call, name); err != nil {
+		return err
+	}
+	changed, err := s.store.Change(ctx, name, change)
+	switch {
+	case err != nil:
+		return wrap(call, name, err)
+	case !changed:
+		state, err := s.Job(ctx, name)
+		if err == nil && state.Known && why != "" {
+			return fmt.Errorf("schedule: %s(%q): %s", call, name, why)
+		}
+		return errors.Join(fmt.Errorf("%w: %s(%q)", ErrUnknown, call, name), err)
+	}
+	s.mu.Lock()
+	j := s.jobs[name]
+	s.mu.Unlock()
+	if j != nil {
+		s.readAt(j, s.store.Now())
+	}
+	return nil
+}
 
 func checkName(call, name string) error {
 	switch {

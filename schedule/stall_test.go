@@ -16,7 +16,7 @@ import (
 
 func TestARunThatStallsIsToldToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+		jobs, err := schedule.InMemory(schedule.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -32,7 +32,7 @@ func TestARunThatStallsIsToldToStop(t *testing.T) {
 			<-runs.Done()
 			took, cause = time.Since(began), context.Cause(runs)
 			return cause
-		}, schedule.Lease(mongolock.MaxStall(time.Minute))))
+		}, schedule.With(mongolock.MaxStall(time.Minute))))
 		_ = jobs.Run(ctx)
 		assert.Equal(t, 51*time.Minute, took)
 		assert.ErrorIs(t, cause, mongolock.ErrStalled)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 var claimsAboutRuns = map[string]func(*storeFixture){
@@ -21,14 +22,14 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		assert.Equal(f, gone.Owner, won.Dead[0].Owner)
 		_, err := f.store.Renew(f.ctx(), gone.Ref, long)
 		f.gone("the dead run renews", err)
-		f.gone("the dead run ends", f.store.Finish(f.ctx(), f.end(gone, schedule.Claimed{})))
+		f.gone("the dead run ends", f.store.Finish(f.ctx(), f.end(gone, jobs.Claimed{})))
 		assert.Equal(f, next.ID, f.state().Busy)
 		f.finish(next, won)
 		past := f.state().Past
 		require.Len(f, past, 2)
 		assert.Equal(f, next.ID, past[0].ID)
 		assert.Equal(f, gone.ID, past[1].ID)
-		assert.Equal(f, schedule.Died, past[1].Outcome)
+		assert.EqualValues(f, schedule.Died, past[1].Outcome)
 	},
 	"a run that ran out is repeated once, and later fires wait": func(f *storeFixture) {
 		gone, _ := f.dead(1)
@@ -46,7 +47,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		assert.Equal(f, f.fire(1), s.Decided)
 		require.Len(f, s.Past, 1)
 		assert.Equal(f, gone.ID, s.Past[0].ID)
-		assert.Equal(f, schedule.Died, s.Past[0].Outcome)
+		assert.EqualValues(f, schedule.Died, s.Past[0].Outcome)
 		f.finish(second, won)
 		f.won(later)
 	},
@@ -77,27 +78,87 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		f.gone("ended twice", f.store.Finish(f.ctx(), f.end(c, won)))
 		past := f.state().Past
 		require.Len(f, past, 1)
-		assert.Equal(f, schedule.Succeeded, past[0].Outcome)
+		assert.EqualValues(f, schedule.Succeeded, past[0].Outcome)
 	},
-	"an end decides fires, and never takes that back": func(f *storeFixture) {
+	"a claim says which due time was the last before": func(f *storeFixture) {
+		c := f.ask(1)
+		won := f.won(c)
+		assert.True(f, won.Before.IsZero(), "of a new job: %v", won.Before)
+		f.finish(c, won)
+		c = f.ask(4)
+		won = f.won(c)
+		assert.Equal(f, f.fire(1), won.Before)
+		f.undo(c)
+		c = f.ask(5)
+		won = f.won(c)
+		assert.Equal(f, f.fire(1), won.Before, "after a claim that was undone")
+		f.finish(c, won)
+		c = f.ask(6)
+		c.Shared = true
+		f.won(c)
+		c = f.ask(8)
+		c.Shared = true
+		assert.Equal(f, f.fire(6), f.won(c).Before, "whose run is under way")
+	},
+	"a run that is left is repeated at once, and has its outcome": func(f *storeFixture) {
 		c := f.ask(1)
 		e := f.end(c, f.won(c))
-		e.Decided = f.fire(4)
-		require.NoError(f, f.store.Finish(f.ctx(), e))
-		f.refused("a skipped fire", f.ask(4))
-		c = f.ask(5)
-		e = f.end(c, f.won(c))
-		e.Decided = f.fire(2)
-		require.NoError(f, f.store.Finish(f.ctx(), e))
-		assert.Equal(f, f.fire(5), f.state().Decided)
+		e.Run.Outcome, e.Run.Error = "stopped", "the process was told to stop"
+		require.NoError(f, f.store.Leave(f.ctx(), e))
+		left := f.state().Runs[0]
+		assert.Equal(f, "stopped", left.Outcome)
+		again, won := f.claimed(f.repeated(1, left))
+		f.finish(again, won)
+		f.gone("left after it was replaced", f.store.Leave(f.ctx(), e))
+		past := f.state().Past
+		require.Len(f, past, 2)
+		assert.Equal(f, "stopped", past[1].Outcome)
+		assert.Equal(f, "the process was told to stop", past[1].Error)
+	},
+	"a repeated run that is undone does not count as an attempt": func(f *storeFixture) {
+		c := f.ask(1)
+		require.NoError(f, f.store.Leave(f.ctx(), f.end(c, f.won(c))))
+		again := f.repeated(1, f.state().Runs[0])
+		f.won(again)
+		f.undo(again)
+		assert.Equal(f, 1, f.state().Runs[0].Attempt)
+	},
+	"a job is registered once, and its due times until then are decided": func(f *storeFixture) {
+		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(3), f.fire(4)))
+		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(9), f.fire(10)))
+		f.refused("before", f.ask(3))
+		assert.Equal(f, f.fire(3), f.won(f.ask(5)).Before)
+	},
+	"a paused job is not claimed, and resumes after what has passed": func(f *storeFixture) {
+		f.changed(jobs.Pause, false)
+		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(-60), f.fire(0)))
+		f.changed(jobs.Resume, false)
+		f.changed(jobs.Pause, true)
+		f.changed(jobs.AskRun, false)
+		assert.True(f, f.state().Paused)
+		f.refused("while it is paused", f.ask(1))
+		f.changed(jobs.Resume, true)
+		assert.False(f, f.state().Paused)
+		f.refused("a due time of the pause", f.ask(-1))
+		assert.Less(f, f.won(f.ask(60)).Before.Sub(f.state().Now).Abs(), time.Minute)
+	},
+	"a job that is to run now is found": func(f *storeFixture) {
+		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(-60), f.fire(0)))
+		f.changed(jobs.AskRun, true)
+		asked, err := f.store.Asked(f.ctx(), []string{"another", f.job}, f.fire(-10))
+		require.NoError(f, err)
+		assert.Equal(f, map[string]time.Time{f.job: f.state().Asked}, asked)
+		asked, err = f.store.Asked(f.ctx(), []string{f.job}, f.state().Asked)
+		require.NoError(f, err)
+		assert.Empty(f, asked)
 	},
 	"a look tells the past to those who ask for it": func(f *storeFixture) {
 		c := f.ask(1)
 		f.finish(c, f.won(c))
 		f.won(f.ask(2))
-		brief, err := f.store.Look(f.ctx(), []string{f.job}, schedule.WithoutPast)
+		brief, err := f.store.Read(f.ctx(), []string{f.job}, jobs.WithoutPast)
 		require.NoError(f, err)
-		full, err := f.store.Look(f.ctx(), []string{f.job}, schedule.WithPast)
+		full, err := f.store.Read(f.ctx(), []string{f.job}, jobs.WithPast)
 		require.NoError(f, err)
 		assert.Empty(f, brief[0].Past)
 		assert.Len(f, full[0].Past, 1)
@@ -116,7 +177,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		for n := 1; n <= 5; n++ {
 			c := f.ask(n)
 			e := f.end(c, f.won(c))
-			e.Run.Outcome, e.Run.Error = schedule.Failed, text(n)
+			e.Run.Outcome, e.Run.Error = string(schedule.Failed), text(n)
 			require.NoError(f, f.store.Finish(f.ctx(), e))
 			time.Sleep(2 * time.Millisecond) // real: no two of them end in the same millisecond
 		}
@@ -127,10 +188,10 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		assert.Equal(f, f.fire(5), s.Decided)
 		for i, run := range s.Past {
 			assert.GreaterOrEqual(f, run.Ended, run.Began)
-			assert.LessOrEqual(f, run.Took(), 10*time.Second)
+			assert.LessOrEqual(f, run.Ended.Sub(run.Began), 10*time.Second)
 			assert.NotEmpty(f, run.ID)
-			want := schedule.Run{Job: f.job, ID: run.ID, Fire: f.fire(5 - i), Attempt: 1, Owner: "somebody", Began: run.Began,
-				Ended: run.Ended, Outcome: schedule.Failed, Error: text(5 - i), Slot: run.Slot}
+			want := jobs.Run{Job: f.job, ID: run.ID, Due: f.fire(5 - i), Attempt: 1, Owner: "somebody", Began: run.Began,
+				Ended: run.Ended, Outcome: string(schedule.Failed), Error: text(5 - i), Slot: run.Slot}
 			assert.Equal(f, want, run)
 		}
 	},
@@ -159,7 +220,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 			f.won(c)
 		}
 		require.NoError(f, f.store.Forget(f.ctx(), f.job))
-		all, err := f.store.Look(f.ctx(), []string{f.job, other, "never heard of"}, schedule.WithoutPast)
+		all, err := f.store.Read(f.ctx(), []string{f.job, other, "never heard of"}, jobs.WithoutPast)
 		require.NoError(f, err)
 		require.Len(f, all, 3)
 		for i, known := range []bool{false, true, false} {

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 func TestMemoryKeepsTheContract(t *testing.T) {
 	for name, claim := range claims() {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { claim(newStoreFixture(t, schedule.NewMemory(), time.Second)) })
+			synctest.Test(t, func(t *testing.T) { claim(newStoreFixture(t, jobs.NewMemory(), time.Second)) })
 		})
 	}
 }
@@ -47,7 +47,7 @@ var claimsAboutFires = map[string]func(*storeFixture){
 					if err == nil {
 						wins.Add(1)
 					} else {
-						assert.ErrorIs(f, err, schedule.ErrNotDue)
+						assert.ErrorIs(f, err, jobs.ErrNotDue)
 					}
 					runtime.Gosched()
 				})
@@ -80,8 +80,8 @@ var claimsAboutFires = map[string]func(*storeFixture){
 		}
 		s := f.state()
 		require.Len(f, s.Runs, 2)
-		assert.Equal(f, f.fire(0), s.Runs[0].Fire)
-		assert.Equal(f, f.fire(2), s.Runs[1].Fire)
+		assert.Equal(f, f.fire(0), s.Runs[0].Due)
+		assert.Equal(f, f.fire(2), s.Runs[1].Due)
 		assert.Len(f, s.Past, 1)
 	},
 	"a fire is not claimed if an earlier one is left": func(f *storeFixture) {

@@ -26,10 +26,10 @@ func (n *notebook) options() []schedule.Option {
 	return []schedule.Option{
 		schedule.WithLogger(slog.New(slog.NewTextHandler(n, nil))),
 		schedule.WithEvents(func(e schedule.Event) {
-			if e.Kind == schedule.MissedFires {
+			if e.Kind == schedule.Dropped {
 				n.mu.Lock()
 				defer n.mu.Unlock()
-				n.told = append(n.told, fmt.Sprintf("%s %v to %v", e.Job, e.First.Sub(n.begin), e.Fire.Sub(n.begin)))
+				n.told = append(n.told, fmt.Sprintf("%s %v to %v", e.Job, e.First.Sub(n.begin), e.Due.Sub(n.begin)))
 			}
 		}),
 	}
@@ -93,7 +93,7 @@ func TestFiresWhileNoWorkerWasFreeAreReported(t *testing.T) {
 		var hourly []time.Duration
 		for _, run := range c.took() {
 			if run.Job == "hourly" {
-				hourly = append(hourly, run.Fire.Sub(c.begin))
+				hourly = append(hourly, run.Due.Sub(c.begin))
 			}
 		}
 		minutes := func(all ...int) (d []time.Duration) {
@@ -104,53 +104,8 @@ func TestFiresWhileNoWorkerWasFreeAreReported(t *testing.T) {
 		}
 		assert.Equal(c, minutes(1, 61, 121, 181, 241, 421, 481, 541), hourly, "5:01 and 6:01 gave way to 7:01, which ran at 7:30")
 		assert.Equal(c, []string{"hourly 5h1m0s to 6h1m0s"}, told.told)
-		assert.Contains(c, told.log.String(), `level=WARN msg="schedule: fires were missed and will not run" job=hourly`)
-		assert.Contains(c, told.log.String(), "no worker was free")
+		assert.Contains(c, told.log.String(), `level=WARN msg="schedule: due times were dropped" job=hourly count=2`)
 	})
-}
-
-func TestFiresMissedInAnOutageAreReported(t *testing.T) {
-	for missed, want := range map[schedule.Missed][]string{
-		schedule.None: {"job 20m0s to 30m0s"},
-		schedule.One:  {"job 20m0s to 20m0s"},
-		schedule.All:  nil,
-	} {
-		t.Run(string(missed), func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				told := &notebook{begin: c.begin}
-				p := c.process(1, told.options()...).add("job", schedule.Every(10*time.Minute), time.Second, schedule.OnMissed(missed)).start()
-				c.sleep(15 * time.Minute)
-				p.link.cut()
-				c.sleep(20 * time.Minute)
-				p.link.fail(nil)
-				c.sleep(7 * time.Minute)
-				p.end()
-				assert.Equal(c, want, told.told)
-			})
-		})
-	}
-}
-
-func TestFiresWhileNoProcessWasUpAreReported(t *testing.T) {
-	for missed, want := range map[schedule.Missed][]string{
-		schedule.None: {"job 3h0m0s to 5h0m0s"},
-		schedule.One:  {"job 3h0m0s to 4h0m0s"},
-		schedule.All:  nil,
-	} {
-		t.Run(string(missed), func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				told := &notebook{begin: c.begin}
-				p := c.process(1).add("job", schedule.Every(time.Hour), time.Second, schedule.OnMissed(missed)).start()
-				c.sleep(150 * time.Minute)
-				p.end() // no process is up at three, four and five
-				c.sleep(165 * time.Minute)
-				q := c.process(2, told.options()...).add("job", schedule.Every(time.Hour), time.Second, schedule.OnMissed(missed)).start()
-				c.sleep(75 * time.Minute)
-				q.end()
-				assert.Equal(c, want, told.told)
-			})
-		})
-	}
 }
 
 // A process is held up for hours, while another runs the job.

@@ -5,104 +5,141 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
 
-// look reads the documents of jobs whose claims were refused, with one command. See seen.
-func (s *Scheduler) look(ctx context.Context, jobs []*job) {
-	states, err := s.store.Look(ctx, names(jobs), WithoutPast)
-	if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(jobs) {
+// reread reads the documents of jobs whose claims were refused, with one command. See seen.
+func (s *Scheduler) reread(ctx context.Context, which []*job) {
+	states, err := s.store.Read(ctx, names(which), jobs.WithoutPast)
+	if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(which) {
 		if ctx.Err() == nil {
-			s.logger.Warn("schedule: cannot look at jobs again, trying later", "jobs", len(jobs), "error", err)
-			for _, j := range jobs {
-				s.lookAt(j, s.store.Now().Add(often))
+			s.logger.Warn("schedule: could not read jobs; trying again later", "jobs", len(which), "error", err)
+			for _, j := range which {
+				s.readAt(j, s.store.Now().Add(often))
 			}
 		}
 		return
 	}
-	for i, j := range jobs {
-		if states[i].Known {
+	if err != nil {
+		s.logger.Error("schedule: a job will not run until its document is mended, or forgotten with mongolock jobs forget", "error", err)
+	}
+	for i, j := range which {
+		switch {
+		case states[i].Known:
 			s.seen(ctx, j, states[i])
+		case err != nil:
+			s.event(Event{Kind: Faulted, Job: j.name, Err: err})
 		}
 	}
 }
 
-// seen acts on what a look has shown. With AtOnce, runs that died are repeated. A fire that
-// another process claimed and gave back is claimed here.
-func (s *Scheduler) seen(ctx context.Context, j *job, state State) {
+// seen acts on what a read has shown. Runs that were stopped or died are repeated. A due time
+// that nobody has decided is claimed here: another process claimed it and gave it back, or a run
+// that kept the job busy has died, or the job was told to run now.
+func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 	var next time.Time // when another run may have died
-	died := false
+	var dead []jobs.Run
 	for _, r := range state.Runs {
-		_, ours := s.engine.find(r.ID)
+		_, ours := s.runs.find(r.ID)
 		switch {
 		case !r.ExpireAt.After(state.Now):
-			died = true
-			if j.death == AtOnce {
-				s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: r})
-			}
+			dead = append(dead, r)
 		case !ours && (next.IsZero() || r.ExpireAt.Before(next)):
 			next = r.ExpireAt
 		}
 	}
-	if j.death == AtOnce {
-		if !next.IsZero() {
-			s.lookAt(j, next.Add(time.Millisecond))
+	if state.Paused {
+		s.setPassed(j, time.Time{})
+		if len(dead) > 0 && !j.once {
+			s.readAt(j, s.store.Now().Add(pollEvery))
 		}
-		if died {
-			return // fires after it are read when the run has been repeated
-		}
-	}
-	passed := s.takePassed(j)
-	if passed.IsZero() || j.busy(state) || !s.wasGivenBack(ctx, j, passed, state) {
 		return
 	}
+	if !j.once {
+		for _, r := range dead {
+			s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: r})
+		}
+		if !next.IsZero() {
+			s.readAt(j, next.Add(time.Millisecond))
+		}
+		if len(dead) > 0 {
+			return // due times after it are read when the run has been repeated
+		}
+	}
+	passed := s.lastPassed(j)
+	if state.Asked.After(state.Decided) {
+		j.asked.Store(state.Asked.UnixMilli())
+		passed = later(passed, state.Asked)
+		s.setPassed(j, passed)
+	}
+	switch {
+	case passed.IsZero():
+		return
+	case !s.isUndecided(ctx, j, passed, state):
+		s.setPassed(j, time.Time{})
+		return
+	case j.busy(state):
+		if !next.IsZero() { // otherwise the run is one of this process, which goes on after it
+			s.readAt(j, next.Add(time.Millisecond))
+		}
+		return
+	}
+	s.setPassed(j, time.Time{})
 	if !s.take(j) {
 		s.setStale(j) // a claim is under way: the job is read before the next one
 		return
 	}
-	if j.fire = passed; j.missed == All {
-		j.catchUp(state)
+	if j.due = passed; state.Decided.Before(passed) {
+		s.catchUp(j, state, s.store.Now())
 	}
 	s.put(item{at: s.store.Now(), job: j})
 }
 
-// wasGivenBack reports whether the fire is not decided after all.
-func (s *Scheduler) wasGivenBack(ctx context.Context, j *job, fire time.Time, state State) bool {
+// isUndecided reports whether nobody has decided the due time.
+func (s *Scheduler) isUndecided(ctx context.Context, j *job, at time.Time, state jobs.State) bool {
 	full, ahead := s.isAhead(ctx, j, state)
 	if !ahead {
-		return state.Decided.Before(fire)
+		return state.Decided.Before(at)
 	}
-	return full.Known && !full.ran(fire) // then decided does not tell about this fire
+	return full.Known && !ran(full, at) // then decided does not tell about it
 }
 
-// takeOver repeats a run that died, in its place. If its fire was attempted often enough, the
-// run is entered as died instead, so that the job can go on. If the caller holds the job's own
-// item (mine), takeOver puts it back.
-func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine bool) {
-	defer func() {
-		s.setStale(j) // other fires may have come due: read before the next claim
+// takeOver repeats a run that was stopped or died, in its place. If its due time was attempted
+// often enough, or has not come, the run is entered in the past instead, so that the job can go on. If the caller
+// holds the job's own item (mine), takeOver puts it back.
+func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, mine bool) {
+	goOn := func() {
+		s.setStale(j) // other due times may have come: read before the next claim
 		if mine {
 			s.put(item{at: s.store.Now(), job: j})
 		}
-	}()
-	if dead.Attempt >= mostAttempts {
-		dead.Outcome, dead.Error = Died, "given up"
-		ref := Ref{Job: j.name, ID: dead.ID, Shared: j.overlap == Allow}
-		if err := s.store.Finish(ctx, End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}); err == nil {
-			s.logger.Error("schedule: a fire is given up, because all its runs died", "run", dead)
+	}
+	early := dead.Due.After(s.store.Now().Add(aMinute)) // it was claimed by a wrong clock
+	if early || dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped) || dead.Attempt >= lastAttempt {
+		defer goOn()
+		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: j.beside}
+		if dead.Outcome == "" {
+			dead.Outcome, dead.Error = string(Died), "given up"
+		}
+		if err := s.store.Finish(ctx, jobs.End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}); err == nil && !early {
+			s.logger.Error("schedule: a due time is given up, because all its runs died", "run", runOf(dead))
+			s.event(Event{Kind: Dropped, Job: j.name, First: dead.Due, Due: dead.Due, Count: 1})
 		}
 		return
 	}
-	lease, a, err := s.claim(ctx, j, Claim{Fire: dead.Fire, Attempt: dead.Attempt + 1, Dead: &dead})
+	lease, a, err := s.claim(ctx, j, jobs.Claim{Due: dead.Due, Attempt: dead.Attempt + 1, Dead: &dead})
 	if err != nil {
 		if ctx.Err() == nil { // another process was quicker, or the claim failed
-			s.lookAt(j, s.store.Now().Add(time.Second))
+			s.readAt(j, s.store.Now().Add(time.Second))
+		}
+		if mine {
+			s.await(j)
 		}
 		return
 	}
-	r := a.tracked.run()
-	r.Lease = lease
-	s.execute(runs, j, a.tracked, r)
+	defer goOn()
+	s.execute(runs, j, a.tracked, runWith(a.tracked.run(), lease))
 }
 
 // setStale makes the next attempt read the job's document first.
@@ -119,17 +156,17 @@ func (s *Scheduler) takeStale(j *job) (was bool) {
 	return was
 }
 
-func (s *Scheduler) setPassed(j *job, fire time.Time) {
+// setPassed remembers the last due time whose claim was refused; zero: none.
+func (s *Scheduler) setPassed(j *job, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j.passed = fire
+	j.passed = at
 }
 
-func (s *Scheduler) takePassed(j *job) (fire time.Time) {
+func (s *Scheduler) lastPassed(j *job) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fire, j.passed = j.passed, time.Time{}
-	return fire
+	return j.passed
 }
 
 func (s *Scheduler) setAhead(j *job, decided time.Time) {

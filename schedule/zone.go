@@ -15,7 +15,7 @@ type zoned struct {
 	wild bool // the second, minute or hour has a *: due whenever the local clock shows it
 }
 
-// Next returns the first fire after t.
+// Next returns the first due time after t.
 func (z zoned) Next(t time.Time) time.Time {
 	if z.wild {
 		return z.nextShown(t)
@@ -40,13 +40,13 @@ func (z zoned) nextShown(t time.Time) time.Time {
 	}
 }
 
-// nextOnce returns the first fire after t of an expression that names its times: each of its
+// nextOnce returns the first due time after t of an expression that names its times: each of its
 // local times is due once. A time that comes twice is due the first time, and one that is
 // skipped is due right after the gap.
 func (z zoned) nextOnce(t time.Time) time.Time {
 	wall := z.wallOf(t)
 	if before := t.Add(-mostSkipped); z.offset(before) != z.offset(t) {
-		wall = z.wallOf(before) // around a change, the order of local times is not that of their fires
+		wall = z.wallOf(before) // around a change, the order of local times is not that of their due times
 	}
 	for {
 		if wall = z.wall.Next(wall); wall.IsZero() {

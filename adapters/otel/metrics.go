@@ -65,7 +65,7 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.run = histogram("lock.run.duration", "How long the functions of jobs, terms and once took.", long)
 	o.lost = counter("lock.leases.lost", "{lease}", "Leases that ended and that their holders did not end.")
 	o.renewed = counter("lock.leases.renewed", "{lease}", "Renewals of single leases that were granted.")
-	o.missed = counter("lock.due_times.missed", "{event}", "How often due times of a job were missed or skipped, and will not run.")
+	o.missed = counter("lock.due_times.missed", "{due_time}", "Due times of jobs that were dropped, and will not run.")
 	var err error
 	o.runs, err = m.Int64UpDownCounter("lock.runs", metric.WithDescription("Functions of jobs, terms and once that run now. A leader has one, of system leader."), metric.WithUnit("{run}"))
 	errs = append(errs, err)
@@ -110,7 +110,7 @@ func (o *Observer) ended(ctx context.Context, of mongolock.Operation, out mongol
 		histogram = o.run
 		o.runs.Add(ctx, -1, named)
 	case mongolock.OpMiss:
-		o.missed.Add(ctx, 1, named)
+		o.missed.Add(ctx, int64(out.Count), named)
 		return
 	default: // of a newer version
 		return

@@ -293,7 +293,7 @@ func TestEveryPackageIsASystem(t *testing.T) {
 		return nil
 	}))
 	l.wants(map[string]float64{"lock.runs{leader}": 0})
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(l), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	jobs, err := schedule.InMemory(schedule.WithObserver(l), schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, _ schedule.Run) error {

@@ -132,7 +132,7 @@ func New(opts ...Option) (*Collector, error) {
 	c.lost = counter("leases_lost", "Leases that ended and that their holders did not end, by cause: max_hold, stalled, broken, or lost.", c.labels(mongolock.OpHold, "cause"))
 	c.renewed = counter("leases_renewed", "Renewals of single leases that were granted.", []string{"package"})
 	c.handoffs = counter("handoffs", "Attempts to hand a lease over to a waiter of the same process, or to resume one.", []string{"package", "outcome"})
-	c.missed = counter("due_times_missed", "How often due times of a job were missed or skipped, and will not run.", c.labels(mongolock.OpMiss))
+	c.missed = counter("due_times_missed", "Due times of jobs that were dropped, and will not run.", c.labels(mongolock.OpMiss))
 	c.runs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mongolock_runs", Help: "Functions of jobs, terms and once that run now. A leader has one, of package leader.",
 	}, c.labels(mongolock.OpRun))
@@ -203,7 +203,7 @@ func (c *Collector) Begin(ctx context.Context, of mongolock.Operation) (context.
 		case mongolock.OpRun:
 			c.runs.WithLabelValues(c.values(of)...).Dec()
 		case mongolock.OpMiss:
-			c.missed.WithLabelValues(c.values(of)...).Inc()
+			c.missed.WithLabelValues(c.values(of)...).Add(float64(out.Count))
 		}
 	}
 }

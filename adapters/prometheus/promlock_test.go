@@ -300,7 +300,7 @@ func TestEveryPackageIsCountedUnderItsName(t *testing.T) {
 	}))
 	exposed.wants(map[string]float64{"mongolock_runs{leader}": 0})
 
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(metrics), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	jobs, err := schedule.InMemory(schedule.WithObserver(metrics), schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {

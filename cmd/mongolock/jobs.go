@@ -47,14 +47,14 @@ func (c *jobsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.printer("job", "plan", "fire", "state", "took", "owner", "error")
+	p := a.printer("job", "plan", "due", "state", "took", "owner", "error")
 	if c.Job != "" {
 		s, err := jobs.Job(ctx, c.Job)
 		if err != nil {
 			return err
 		}
 		if !s.Known {
-			return exitf(exitNothing, "no fire of a job %s was ever claimed", shown(c.Job))
+			return exitf(exitNothing, "no job %s is known", shown(c.Job))
 		}
 		if err := c.one(p, s, last); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (c *jobsCmd) one(p *printer, s schedule.State, last int) error {
 		return p.row(v)
 	}
 	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
-	next := "no more fires"
+	next := "no more"
 	if !s.Next.IsZero() {
 		next = "next, in " + span(s.Next.Sub(s.Now))
 		if s.Next.Before(s.Now) {
@@ -98,14 +98,14 @@ func (c *jobsCmd) one(p *printer, s schedule.State, last int) error {
 		if !r.ExpireAt.After(s.Now) {
 			state = cell{"ran out " + span(s.Now.Sub(r.ExpireAt)) + " ago", red}
 		}
-		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Fire), plain}, state, {span(s.Now.Sub(r.Began)), plain}, {shown(r.Owner), plain}, attempt(r)})
+		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Due), plain}, state, {span(s.Now.Sub(r.Began)), plain}, {shown(r.Owner), plain}, attempt(r)})
 	}
 	for _, r := range past {
 		state := cell{string(r.Outcome), green}
 		if r.Outcome != schedule.Succeeded {
 			state.tone = red
 		}
-		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Fire), plain}, state, {span(r.Took()), plain}, {shown(r.Owner), plain}, {shown(r.Error), red}})
+		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Due), plain}, state, {span(r.Took()), plain}, {shown(r.Owner), plain}, {shown(r.Error), red}})
 	}
 	for _, row := range rows {
 		if err := p.row(nil, row...); err != nil {

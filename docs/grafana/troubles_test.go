@@ -106,7 +106,7 @@ func (l *lab) health() {
 }
 
 func (l *lab) job(name string, period time.Duration, f func() error) {
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(l.observer), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	jobs, err := schedule.InMemory(schedule.WithObserver(l.observer), schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(l, err)
 	require.NoError(l, jobs.Add(name, schedule.Every(period), func(context.Context, schedule.Run) error { return f() }))
 	l.wg.Go(func() { _ = jobs.Run(l.ctx) })

@@ -170,7 +170,7 @@ func (d *demo) awaitRunner(ctx context.Context, jobs *schedule.Scheduler, from i
 			return "", err
 		}
 		for _, run := range seen.Runs {
-			if tick := d.tickAt(run.Fire); tick >= from && tick <= d.Last {
+			if tick := d.tickAt(run.Due); tick >= from && tick <= d.Last {
 				return run.Owner, stage.Sleep(ctx, d.job()/2)
 			}
 		}

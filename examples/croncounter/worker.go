@@ -61,19 +61,18 @@ func work(ctx context.Context, name string, o order) error {
 	return w.jobs.Run(ctx)
 }
 
-// rules returns the rules of the job, the same in every process. Every tick counts:
+// rules returns the rules of the job, the same in every process: every tick counts. (A run that
+// was stopped or died is repeated anyway.)
 func (o order) rules() []schedule.JobOption {
 	return []schedule.JobOption{
-		schedule.OnMissed(schedule.All),       // those when no process was up,
-		schedule.OnOverlap(schedule.QueueAll), // those during the run of an earlier one,
-		schedule.OnDeath(schedule.AtOnce),     // and those at which a worker died
-		schedule.Lease(mongolock.TTL(o.ttl())),
+		schedule.Each(), // also those that came while no process was up, or during an earlier run
+		schedule.With(mongolock.TTL(o.ttl())),
 	}
 }
 
 // run is the job.
 func (w *worker) run(ctx context.Context, run schedule.Run) error {
-	tick := w.tickAt(run.Fire)
+	tick := w.tickAt(run.Due)
 	if tick < w.First || tick > w.Last {
 		return nil
 	}
@@ -98,9 +97,9 @@ func (w *worker) count(ctx context.Context, token, tick int64, filter bson.M) er
 
 // observe prints why this worker did not run a tick, and ends it after the last one.
 func (w *worker) observe(e schedule.Event) {
-	tick := w.tickAt(e.Fire)
+	tick := w.tickAt(e.Due)
 	if e.Kind == schedule.Passed && tick >= w.First && tick <= w.Last {
-		w.say(tick, e.At, "skips it: %s", w.why(e.Fire))
+		w.say(tick, e.At, "skips it: %s", w.why(e.Due))
 	}
 	if tick < w.Last || e.Kind != schedule.Passed && e.Kind != schedule.Ended {
 		return
@@ -112,7 +111,7 @@ func (w *worker) observe(e schedule.Event) {
 }
 
 // why reads the job's document to explain a refusal, because the claim was only refused.
-func (w *worker) why(fire time.Time) string {
+func (w *worker) why(due time.Time) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	seen, err := w.jobs.Job(ctx, key)
@@ -120,7 +119,7 @@ func (w *worker) why(fire time.Time) string {
 		return err.Error()
 	}
 	for _, run := range seen.Past {
-		if run.Fire.Equal(fire) && run.Outcome == schedule.Succeeded {
+		if run.Due.Equal(due) && run.Outcome == schedule.Succeeded {
 			return "already counted by " + run.Owner
 		}
 	}

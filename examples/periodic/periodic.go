@@ -7,7 +7,7 @@
 // runs one. The schedule remembers instead which fires were decided, whichever host lives.
 //
 // At each fire one process inserts one job, under a name made of the fire. If that process
-// dies, it is not known whether it did; so another one tries again (schedule.OnDeath(AtOnce)),
+// dies, it is not known whether it did; so another one tries again,
 // and the queue refuses a second job of the same name. So each fire is one job in the queue,
 // as long as the queue remembers the name.
 package periodic
@@ -43,9 +43,9 @@ type Inserter interface {
 // ByRiver puts a job on the schedule that inserts a job into River at each fire.
 func ByRiver(jobs *schedule.Scheduler, name string, plan schedule.Plan, queue Inserter) error {
 	return jobs.Add(name, plan, func(ctx context.Context, run schedule.Run) error {
-		_, err := queue.Insert(ctx, ReportArgs{Fire: run.Fire}, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}})
+		_, err := queue.Insert(ctx, ReportArgs{Fire: run.Due}, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}})
 		return err // nil, too, if an attempt before this one has inserted it
-	}, schedule.OnDeath(schedule.AtOnce))
+	})
 }
 
 // Remembered is for how long asynq remembers a task that is done, and so refuses a second
@@ -55,16 +55,16 @@ const Remembered = time.Hour
 // ByAsynq puts a job on the schedule that enqueues a task of asynq at each fire.
 func ByAsynq(jobs *schedule.Scheduler, name string, plan schedule.Plan, queue *asynq.Client) error {
 	return jobs.Add(name, plan, func(ctx context.Context, run schedule.Run) error {
-		args := ReportArgs{Fire: run.Fire}
+		args := ReportArgs{Fire: run.Due}
 		payload, err := json.Marshal(args)
 		if err != nil {
 			return err
 		}
-		id := fmt.Sprintf("%s@%d", name, run.Fire.UnixMilli())
+		id := fmt.Sprintf("%s@%d", name, run.Due.UnixMilli())
 		_, err = queue.EnqueueContext(ctx, asynq.NewTask(args.Kind(), payload), asynq.TaskID(id), asynq.Retention(Remembered))
 		if errors.Is(err, asynq.ErrTaskIDConflict) {
 			return nil // an attempt before this one has enqueued it
 		}
 		return err
-	}, schedule.OnDeath(schedule.AtOnce))
+	})
 }

@@ -21,20 +21,20 @@ import (
 
 	"github.com/mongolock/mongolock/examples/periodic"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/scheduletest"
 )
 
 // hosts run one job on three schedulers for some seconds, and let the store say how many
 // fires there were.
 func hosts(t *testing.T, add func(*schedule.Scheduler) error) (fires int) {
 	t.Helper()
-	store := schedule.NewMemory() // in place of the collection that the hosts share
+	database := scheduletest.New(t) // in place of the collection that the hosts share
 	ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 	defer cancel()
 	var wg sync.WaitGroup
 	var last *schedule.Scheduler
 	for range 3 {
-		jobs, err := schedule.NewWithStore(store, schedule.WithLogger(slog.New(slog.DiscardHandler)))
-		require.NoError(t, err)
+		jobs := database.Another(schedule.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, add(jobs))
 		wg.Go(func() { assert.NoError(t, jobs.Run(ctx)) })
 		last = jobs
@@ -43,7 +43,7 @@ func hosts(t *testing.T, add func(*schedule.Scheduler) error) (fires int) {
 	state, err := last.Job(t.Context(), "report")
 	require.NoError(t, err)
 	for _, run := range state.Past {
-		assert.EqualValues(t, "done", run.Outcome, "%+v", run)
+		assert.EqualValues(t, "succeeded", run.Outcome, "%+v", run)
 	}
 	return len(state.Past)
 }
@@ -80,7 +80,7 @@ func TestARepeatedRunEnqueuesNoSecondTask(t *testing.T) {
 	fire := time.Now().UTC().Truncate(time.Second).Add(2 * time.Second)
 	var wg sync.WaitGroup
 	for range 2 {
-		jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithLogger(slog.New(slog.DiscardHandler))) // it knows nothing of the other
+		jobs, err := schedule.InMemory(schedule.WithLogger(slog.New(slog.DiscardHandler))) // it knows nothing of the other
 		require.NoError(t, err)
 		require.NoError(t, periodic.ByAsynq(jobs, "report", once(fire), client))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Until(fire.Add(time.Second)))

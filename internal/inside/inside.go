@@ -20,13 +20,13 @@ var Leases func(client any) []any
 // and once alone.
 var Engine func(locks any) any
 
-// Job is what package scheduletest, and it alone, sees of a job of a *schedule.Scheduler: its
-// runs under way, each as a *mongolock.Lease, and whether a run skips the fires that it
-// overlaps. There are no runs while the Scheduler is not running.
-var Job func(scheduler any, name string) (runs []any, skips bool)
+// Scheduler makes a *schedule.Scheduler on a jobs.Store, with a []schedule.Option. It is for
+// package scheduletest and the tests of schedule alone.
+var Scheduler func(store, options any) (scheduler any, err error)
 
-// RunOut ends the time of a run in a *schedule.Memory. It is for package scheduletest alone.
-var RunOut func(memory any, job, id string)
+// Runs are the runs under way of a job of a *schedule.Scheduler, each as a *mongolock.Lease. It
+// is for package scheduletest alone. There are none while the Scheduler is not running.
+var Runs func(scheduler any, job string) []any
 
 // FailingPaths makes a pathlock.Storage in memory whose calls fail with what failure returns, and the
 // same storage without faults. It is for package pathlocktest alone.
@@ -58,6 +58,7 @@ type Terms struct {
 	Limit   int
 	MinHold time.Duration
 	Linger  time.Duration
+	MaxWait time.Duration
 	Logger  *slog.Logger // the client's
 }
 

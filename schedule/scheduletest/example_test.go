@@ -25,7 +25,7 @@ func addReport(jobs *schedule.Scheduler, written chan<- string) error {
 		case <-ctx.Done():
 		}
 		return ctx.Err()
-	}, schedule.OnDeath(schedule.AtOnce))
+	})
 }
 
 // inTest stands for func TestReport(t *testing.T), because an example has no t.
@@ -144,6 +144,6 @@ func ExampleJobs_Fail() {
 		fmt.Println(<-written)
 	})
 	// Output:
-	// schedule: look at "report": no route to host
+	// schedule: read "report": no route to host
 	// written
 }

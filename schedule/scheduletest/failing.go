@@ -6,18 +6,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
 
 const rival = "somebody else"
 
 // failing is a store in memory whose calls can be made to fail, and on which another process
-// claims fires first. The Memory is not embedded, so that a method added to schedule.Store
+// claims due times first. The Memory is not embedded, so that a method added to jobs.Store
 // cannot be forgotten here.
 type failing struct {
-	mem *schedule.Memory
+	mem *jobs.Memory
 
 	mu    sync.Mutex // protects all that follows
 	err   error      // the answer of every call; nil if calls succeed
@@ -27,8 +27,7 @@ type failing struct {
 
 // A hold is the part of the other process in one job.
 type hold struct {
-	job   string
-	skips func() bool // whether a run skips the fires that it overlaps
+	job string
 
 	mu   sync.Mutex // protects the fields below; makes a claim and the end one step each
 	over bool
@@ -37,11 +36,9 @@ type hold struct {
 
 // A held run is under way in the other process.
 type held struct {
-	end   schedule.End
-	next  time.Time // the fire after its own
-	since time.Time
-	stop  context.CancelFunc
-	done  chan struct{} // closed when it is no longer renewed
+	end  jobs.End
+	stop context.CancelFunc
+	done chan struct{} // closed when it is no longer renewed
 }
 
 func (f *failing) fail(err error) {
@@ -58,7 +55,7 @@ func (f *failing) failure() error {
 
 // lose ends the time of a run. Its renewals and its end answer ErrGone, even while calls fail.
 func (f *failing) lose(job, id string) {
-	inside.RunOut(f.mem, job, id)
+	f.mem.RunOut(job, id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost[id] = true
@@ -70,13 +67,13 @@ func (f *failing) isLost(id string) bool {
 	return f.lost[id]
 }
 
-func (f *failing) hold(job string, skips func() bool) (h *hold, already bool) {
+func (f *failing) hold(job string) (h *hold, already bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.holds[job] != nil {
 		return nil, true
 	}
-	h = &hold{job: job, skips: skips}
+	h = &hold{job: job}
 	f.holds[job] = h
 	return h, false
 }
@@ -97,13 +94,9 @@ func (f *failing) release(h *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
-	skips := h.skips()
 	for _, r := range h.runs {
 		r.stop()
 		<-r.done
-		if took := time.Since(r.since); skips && r.next.After(r.end.Run.Began) {
-			r.end.Decided = r.end.Run.Fire.Add(took)
-		}
 		_ = f.mem.Finish(context.Background(), r.end) // ErrGone: the job was forgotten
 	}
 	h.runs = nil
@@ -120,7 +113,7 @@ func (f *failing) releaseAll() {
 }
 
 // claimFirst makes the other process claim what c claims.
-func (h *hold) claimFirst(mem *schedule.Memory, c schedule.Claim) {
+func (h *hold) claimFirst(mem *jobs.Memory, c jobs.Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -129,15 +122,15 @@ func (h *hold) claimFirst(mem *schedule.Memory, c schedule.Claim) {
 	c.ID, c.Owner = rand.Text(), rival
 	claimed, err := mem.Claim(context.Background(), c)
 	if err != nil {
-		return // it has the job already, or the fire is decided
+		return // it has the job already, or the due time is decided
 	}
-	end := schedule.End{Ref: c.Ref, Slot: claimed.Slot, Keep: c.Keep, Run: schedule.Run{Job: c.Job, ID: c.ID, Fire: c.Fire,
-		Attempt: c.Attempt, Owner: c.Owner, Began: claimed.Began, Slot: claimed.Slot, Outcome: schedule.Succeeded}}
+	end := jobs.End{Ref: c.Ref, Slot: claimed.Slot, Keep: c.Keep, Run: jobs.Run{Job: c.Job, ID: c.ID, Due: c.Due,
+		Attempt: c.Attempt, Owner: c.Owner, Began: claimed.Began, Slot: claimed.Slot, Outcome: string(schedule.Succeeded)}}
 	if !c.Wait && c.Dead == nil { // otherwise the dead runs wait to be repeated
 		end.Dead = claimed.Dead
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	r := held{end: end, next: c.Next, since: time.Now(), stop: stop, done: make(chan struct{})}
+	r := held{end: end, stop: stop, done: make(chan struct{})}
 	h.runs = append(h.runs, r)
 	go func() {
 		defer close(r.done)
@@ -146,7 +139,7 @@ func (h *hold) claimFirst(mem *schedule.Memory, c schedule.Claim) {
 }
 
 // renew renews a run until ctx ends.
-func renew(ctx context.Context, mem *schedule.Memory, c schedule.Claim) {
+func renew(ctx context.Context, mem *jobs.Memory, c jobs.Claim) {
 	third := time.NewTicker(c.TTL / 3)
 	defer third.Stop()
 	for {
@@ -161,17 +154,17 @@ func renew(ctx context.Context, mem *schedule.Memory, c schedule.Claim) {
 	}
 }
 
-func (f *failing) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
+func (f *failing) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
 	if h := f.held(c.Job); h != nil {
 		h.claimFirst(f.mem, c)
 	}
 	if err := f.failure(); err != nil {
-		return schedule.Claimed{}, err
+		return jobs.Claimed{}, err
 	}
 	return f.mem.Claim(ctx, c)
 }
 
-func (f *failing) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) (left time.Duration, err error) {
+func (f *failing) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration) (left time.Duration, err error) {
 	if f.isLost(r.ID) {
 		return 0, store.ErrGone
 	}
@@ -181,7 +174,7 @@ func (f *failing) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) 
 	return f.mem.Renew(ctx, r, ttl)
 }
 
-func (f *failing) Finish(ctx context.Context, e schedule.End) error {
+func (f *failing) Finish(ctx context.Context, e jobs.End) error {
 	if f.isLost(e.ID) { // a run may return, and so end, before its lease is settled
 		return store.ErrGone
 	}
@@ -191,18 +184,49 @@ func (f *failing) Finish(ctx context.Context, e schedule.End) error {
 	return f.mem.Finish(ctx, e)
 }
 
-func (f *failing) Undo(ctx context.Context, c schedule.Claim) (settled bool, err error) {
+func (f *failing) Leave(ctx context.Context, e jobs.End) error {
+	if f.isLost(e.ID) {
+		return store.ErrGone
+	}
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.mem.Leave(ctx, e)
+}
+
+func (f *failing) Register(ctx context.Context, name, plan string, now, next time.Time) error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.mem.Register(ctx, name, plan, now, next)
+}
+
+func (f *failing) Change(ctx context.Context, name string, change jobs.Change) (bool, error) {
+	if err := f.failure(); err != nil {
+		return false, err
+	}
+	return f.mem.Change(ctx, name, change)
+}
+
+func (f *failing) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.mem.Asked(ctx, names, since)
+}
+
+func (f *failing) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
 	if err := f.failure(); err != nil {
 		return false, err
 	}
 	return f.mem.Undo(ctx, c)
 }
 
-func (f *failing) Look(ctx context.Context, names []string, detail schedule.Detail) ([]schedule.State, error) {
+func (f *failing) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
 	if err := f.failure(); err != nil {
 		return nil, err
 	}
-	return f.mem.Look(ctx, names, detail)
+	return f.mem.Read(ctx, names, detail)
 }
 
 func (f *failing) Names(ctx context.Context) ([]string, error) {

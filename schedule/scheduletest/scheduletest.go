@@ -13,7 +13,7 @@
 //
 // [Jobs.Hold] has another process run a job, [Jobs.Lose] takes a run's lease away from your
 // code, and [Jobs.Fail] makes the store unreachable. Everything else (plans, claims, renewals,
-// overlapping, missed and repeated fires) is done by the real package schedule.
+// overlapping, late and repeated runs) is done by the real package schedule.
 //
 // It works in real time and in virtual time. With testing/synctest, call New inside the bubble
 // and with the bubble's own t. Time begins there at midnight, the first of January 2000, in UTC.
@@ -29,6 +29,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // stopping is how long the jobs may take to return after the test has ended.
@@ -49,14 +50,25 @@ type Jobs struct {
 // They log to the test's log unless an option names another logger.
 func New(t testing.TB, opts ...schedule.Option) *Jobs {
 	t.Helper()
-	j := &Jobs{t: t, store: &failing{mem: schedule.NewMemory(), holds: make(map[string]*hold), lost: make(map[string]bool)}}
+	j := &Jobs{t: t, store: &failing{mem: jobs.NewMemory(), holds: make(map[string]*hold), lost: make(map[string]bool)}}
 	logger := schedule.WithLogger(slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
-	var err error
-	if j.Scheduler, err = schedule.NewWithStore(j.store, append([]schedule.Option{logger}, opts...)...); err != nil {
+	made, err := inside.Scheduler(j.store, append([]schedule.Option{logger}, opts...))
+	if err != nil {
 		t.Fatalf("scheduletest: %v", err)
 	}
+	j.Scheduler = made.(*schedule.Scheduler)
 	t.Cleanup(j.store.releaseAll)
 	return j
+}
+
+// Another makes the Scheduler of another process that shares the jobs. Your code runs it.
+func (j *Jobs) Another(opts ...schedule.Option) *schedule.Scheduler {
+	j.t.Helper()
+	made, err := inside.Scheduler(j.store.mem, opts)
+	if err != nil {
+		j.t.Fatalf("scheduletest: Another: %v", err)
+	}
+	return made.(*schedule.Scheduler)
 }
 
 // Start runs the jobs in the background until the test ends. Then the contexts of their runs
@@ -87,13 +99,12 @@ func (j *Jobs) Start() {
 }
 
 // Hold has another process run a job, until release is called or the test ends. That process
-// claims each fire just before the code under test would, and its run goes on until release.
-// The run ends as done, and skips the fires that it would have skipped in your code. Then that
-// process is gone: fires that were queued behind its run are left to your code, or missed. Hold
-// fails the test if the job is running.
+// claims each due time just before the code under test would, and its run goes on until release.
+// The run ends as succeeded. Then that process is gone: due times that its run kept waiting are
+// left to your code. Hold fails the test if the job is running.
 func (j *Jobs) Hold(job string) (release func()) {
 	j.t.Helper()
-	states, err := j.store.mem.Look(context.Background(), []string{job}, schedule.WithoutPast)
+	states, err := j.store.mem.Read(context.Background(), []string{job}, jobs.WithoutPast)
 	if err != nil {
 		j.t.Fatalf("scheduletest: Hold(%q): %v", job, err)
 	}
@@ -105,8 +116,7 @@ func (j *Jobs) Hold(job string) (release func()) {
 			j.t.Fatalf("scheduletest: Hold(%q): %s runs it", job, r.Owner)
 		}
 	}
-	skips := func() bool { _, skips := inside.Job(j.Scheduler, job); return skips }
-	h, held := j.store.hold(job, skips)
+	h, held := j.store.hold(job)
 	if held {
 		j.t.Fatalf("scheduletest: Hold(%q): is held already", job)
 	}
@@ -115,12 +125,12 @@ func (j *Jobs) Hold(job string) (release func()) {
 
 // Lose takes the lease of a job's run away from the code under test, as an outage longer than
 // the lease would. When Lose returns the code has noticed: the lease's Err matches ErrLost, and
-// the run's context is cancelled. For other processes the run has died: with OnDeath(AtOnce) it
-// is repeated, and the job's past has it from the next run on. Use Hold to see what happens if
+// the run's context is cancelled. For other processes the run has died: it is
+// repeated, unless the job has AtMostOnce, and its past has it from the next run on. Use Hold to see what happens if
 // another process is the next. Lose fails the test if the code under test does not run the job.
 func (j *Jobs) Lose(job string) {
 	j.t.Helper()
-	runs, _ := inside.Job(j.Scheduler, job)
+	runs := inside.Runs(j.Scheduler, job)
 	for _, run := range runs {
 		lease := run.(*mongolock.Lease)
 		j.store.lose(job, lease.ID())

@@ -33,7 +33,7 @@ type diary struct {
 func (d *diary) write(_ context.Context, run schedule.Run) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.hours = append(d.hours, run.Fire.UTC().Hour())
+	d.hours = append(d.hours, run.Due.UTC().Hour())
 	return nil
 }
 
@@ -85,9 +85,9 @@ func TestAHeldJobRunsElsewhereAndSkipsAsItWouldHere(t *testing.T) {
 		assert.Equal(t, "somebody else", state.Runs[0].Owner)
 		assert.True(t, state.Runs[0].ExpireAt.After(state.Now), "it is renewed")
 		release()
-		time.Sleep(2 * time.Hour) // 05:00, 06:00
-		assert.Equal(t, []int{1, 5, 6}, d.read())
-		assert.Equal(t, schedule.Succeeded, pastOf(t, jobs, "report")[2].Outcome)
+		time.Sleep(2 * time.Hour) // 04:00, late, and 05:00 and 06:00
+		assert.Equal(t, []int{1, 4, 5, 6}, d.read())
+		assert.Equal(t, schedule.Succeeded, pastOf(t, jobs, "report")[3].Outcome)
 	})
 }
 
@@ -104,10 +104,10 @@ func TestAFireThatAnotherProcessRunsIsNotRunHere(t *testing.T) {
 	})
 }
 
-func TestAHeldJobWhoseFiresAreQueuedRunsTheLastOfThemAfterwards(t *testing.T) {
+func TestAHeldJobWithEachRunsEachDueTimeAfterwards(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, jobs *scheduletest.Jobs) {
 		var d diary
-		require.NoError(t, jobs.Add("report", hourly, d.write, schedule.OnMissed(schedule.All), schedule.OnOverlap(schedule.QueueAll)))
+		require.NoError(t, jobs.Add("report", hourly, d.write, schedule.Each()))
 		jobs.Start()
 		release := jobs.Hold("report")
 		time.Sleep(3 * time.Hour) // 01:00 is claimed there; 02:00 and 03:00 wait
@@ -121,7 +121,7 @@ func TestAHeldJobWhoseFiresAreQueuedRunsTheLastOfThemAfterwards(t *testing.T) {
 func TestEachFireOfAJobWhoseRunsMayOverlapIsHeld(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, jobs *scheduletest.Jobs) {
 		var d diary
-		require.NoError(t, jobs.Add("report", hourly, d.write, schedule.OnOverlap(schedule.Allow)))
+		require.NoError(t, jobs.Add("report", hourly, d.write, schedule.Beside()))
 		jobs.Start()
 		release := jobs.Hold("report")
 		time.Sleep(3 * time.Hour) // virtual: three fires
@@ -135,7 +135,7 @@ func TestEachFireOfAJobWhoseRunsMayOverlapIsHeld(t *testing.T) {
 	})
 }
 
-func TestALostRunIsToldAndTheJobGoesOnWithItsNextFire(t *testing.T) {
+func TestALostRunIsToldAndTheJobGoesOnWithItsNextDueTime(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, jobs *scheduletest.Jobs) {
 		running, ended := make(chan schedule.Run, 9), make(chan error, 9)
 		require.NoError(t, jobs.Add("report", hourly, func(ctx context.Context, run schedule.Run) error {
@@ -143,7 +143,7 @@ func TestALostRunIsToldAndTheJobGoesOnWithItsNextFire(t *testing.T) {
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
 			return context.Cause(ctx)
-		}))
+		}, schedule.AtMostOnce()))
 		jobs.Start()
 		run := <-running
 		jobs.Fail(errAway) // also while the store is unreachable
@@ -152,18 +152,18 @@ func TestALostRunIsToldAndTheJobGoesOnWithItsNextFire(t *testing.T) {
 		require.ErrorIs(t, <-ended, mongolock.ErrLost)
 		jobs.Fail(nil)
 		time.Sleep(10 * time.Second) // virtual: time for what is told of the loss
-		assert.Equal(t, 2, (<-running).Fire.UTC().Hour(), "the job goes on with the next fire")
+		assert.Equal(t, 2, (<-running).Due.UTC().Hour(), "the job goes on with the next fire")
 		jobs.Lose("report")
-		assert.Equal(t, 3, (<-running).Fire.UTC().Hour())
+		assert.Equal(t, 3, (<-running).Due.UTC().Hour())
 		jobs.Lose("report")
 		state, err := jobs.Job(t.Context(), "report")
 		require.NoError(t, err)
 		assert.NotEmpty(t, state.Runs, "it ran out and is not replaced yet")
-		assert.Equal(t, 4, (<-running).Fire.UTC().Hour())
+		assert.Equal(t, 4, (<-running).Due.UTC().Hour())
 	})
 }
 
-func TestALostRunIsRepeatedWhereTheJobSaysSo(t *testing.T) {
+func TestALostRunIsRepeated(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, jobs *scheduletest.Jobs) {
 		attempts := make(chan int, 3)
 		require.NoError(t, jobs.Add("report", hourly, func(ctx context.Context, run schedule.Run) error {
@@ -172,7 +172,7 @@ func TestALostRunIsRepeatedWhereTheJobSaysSo(t *testing.T) {
 				<-ctx.Done()
 			}
 			return ctx.Err()
-		}, schedule.OnDeath(schedule.AtOnce)))
+		}))
 		jobs.Start()
 		require.Equal(t, 1, <-attempts)
 		lost := time.Now()
@@ -182,7 +182,7 @@ func TestALostRunIsRepeatedWhereTheJobSaysSo(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsAwayForASecondCostsAFireNothingAndForAnHourTheFire(t *testing.T) {
+func TestAStoreThatIsAwayMakesADueTimeLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, jobs *scheduletest.Jobs) {
 		var d diary
 		require.NoError(t, jobs.Add("report", hourly, d.write))
@@ -200,7 +200,7 @@ func TestAStoreThatIsAwayForASecondCostsAFireNothingAndForAnHourTheFire(t *testi
 		time.Sleep(90 * time.Minute) // virtual: past the first fire
 		jobs.Fail(nil)
 		time.Sleep(time.Hour) // virtual: one fire
-		assert.Equal(t, []int{1, 3}, d.read(), "02:00 is missed")
+		assert.Equal(t, []int{1, 2, 3}, d.read(), "02:00 is late")
 	})
 }
 

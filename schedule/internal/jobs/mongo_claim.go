@@ -1,4 +1,4 @@
-package schedule
+package jobs
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // Claim is one findOneAndUpdate with upsert. If the filter does not match the job's
 // document, or another process has just inserted it, the answer is E11000.
-func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
+func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	sent := m.base.Clock.Now()
 	var (
 		t    mongobase.Tenure
@@ -63,7 +63,11 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 			won.Left, _ = m.renew(ctx, c.Ref, c.TTL, sent)
 		}
 	}
+	won.Before = r.doc.Ended.UTC()
 	for _, run := range r.doc.runs() {
+		if run.ID != c.ID && run.Due.After(won.Before) {
+			won.Before = run.Due
+		}
 		mark := r.doc.Runs[run.ID].mark(run.ID)
 		if run.ID != c.ID && (slices.Contains(over, mark) || !mark.ExpireAt.Add(mongobase.LongPast).After(r.doc.At)) {
 			won.Dead = append(won.Dead, run)
@@ -73,14 +77,14 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 }
 
 // left returns how long after sent a run that was written with this tenure is honoured.
-func (m *mongoStore) left(t mongobase.Tenure, sent mongoclock.Moment, r reply) time.Duration {
+func (m *Mongo) left(t mongobase.Tenure, sent mongoclock.Moment, r reply) time.Duration {
 	return m.base.Left(t, sent, r.Sent, r.doc.At)
 }
 
 // confirm reads a claim that was answered without a document. MongoDB answers an upsert that
 // was applied with the document, and one that was not with E11000. But SecantusDB applies the
 // upsert and returns no document if the filter began to match during the command.
-func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
+func (m *Mongo) confirm(in context.Context, c Claim) (reply, error) {
 	r, err := m.modify(in, c.there(), bson.D{stamp}, after)
 	if err == nil && !r.Found() {
 		err = mongobase.ErrNoTrace
@@ -95,7 +99,7 @@ var errLate = errors.New("schedule: a claim was refused late")
 // may be of the second copy. The first copy may still wait in a socket, and find the job free
 // later. refusedLate undoes the claim in its session, so that the server refuses a copy that
 // arrives later.
-func (m *mongoStore) refusedLate(ctx context.Context, c Claim) error {
+func (m *Mongo) refusedLate(ctx context.Context, c Claim) error {
 	switch settled, err := m.Undo(ctx, c); {
 	case err != nil:
 		return fmt.Errorf("schedule: a claim was refused late, and could not be undone: %v", err) //nolint:errorlint // that the clean-up was not applied says nothing about the claim
@@ -113,8 +117,8 @@ func (c Claim) there() bson.D {
 // filter returns the condition of a claim. A run that is in its way must be over by the rules
 // of docs/design.md §4.3: it still has the beat with which it was found over, or it has been
 // past its end for a minute by any primary's clock.
-func (m *mongoStore) filter(c Claim, over []mongobase.Mark) bson.D {
-	f := bson.D{{Key: "_id", Value: c.Job}, ours}
+func (m *Mongo) filter(c Claim, over []mongobase.Mark) bson.D {
+	f := bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "paused", Value: bson.D{{Key: "$exists", Value: false}}}}
 	longPast := bson.D{{Key: "$lte", Value: date(m.base.Now().Lowest.Add(-mongobase.LongPast))}}
 	if c.Dead != nil {
 		run := "runs." + c.Dead.ID + "."
@@ -130,7 +134,7 @@ func (m *mongoStore) filter(c Claim, over []mongobase.Mark) bson.D {
 		}
 		return f
 	}
-	decided := bson.D{{Key: "$lt", Value: date(c.Fire)}}
+	decided := bson.D{{Key: "$lt", Value: date(c.Due)}}
 	if !c.Ahead.IsZero() {
 		decided = bson.D{{Key: "$eq", Value: date(c.Ahead)}}
 	}
@@ -162,7 +166,7 @@ func (c Claim) update(t mongobase.Tenure) bson.D {
 	set := bson.D{
 		{Key: "plan", Value: c.Plan},
 		{Key: "keep", Value: c.Keep},
-		{Key: "runs." + c.ID + ".fire", Value: date(c.Fire)},
+		{Key: "runs." + c.ID + ".due", Value: date(c.Due)},
 		{Key: "runs." + c.ID + ".attempt", Value: c.Attempt},
 		{Key: "runs." + c.ID + ".owner", Value: c.Owner},
 		{Key: "runs." + c.ID + ".began", Value: date(t.By.Likely)}, // for people; FerretDB has no $currentDate inside a document
@@ -178,29 +182,32 @@ func (c Claim) update(t mongobase.Tenure) bson.D {
 		stamp,
 	}
 	if c.Dead == nil {
-		set = append(set, bson.E{Key: "decided", Value: date(c.Fire)}, bson.E{Key: "next", Value: date(c.Next)})
+		set = append(set, bson.E{Key: "decided", Value: date(c.Due)}, bson.E{Key: "next", Value: date(c.Next)})
+		if !c.Ahead.IsZero() {
+			set = append(set, bson.E{Key: "ended", Value: date(c.Due)}) // what ended until then was decided by a wrong clock
+		}
 	} else {
-		set = append(set, enter(*c.Dead, Died, c.Dead.Error)...)
+		set = append(set, enter(*c.Dead, c.Dead.outcomeOfDead(), c.Dead.Error)...)
 		set = append(set, bson.E{Key: at(c.Dead.Slot) + "ended", Value: date(c.Dead.ExpireAt)})
 		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "runs." + c.Dead.ID, Value: ""}}})
 	}
 	return append(update, bson.E{Key: "$set", Value: set})
 }
 
-// Undo removes a claim by its ID, and gives its fire back if no later one was decided.
-func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error) {
+// Undo removes a claim by its ID, and gives its due time back if no later one was decided.
+func (m *Mongo) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	return m.base.Undo(ctx, c.ID, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
 		r, err := m.takeOut(ctx, c)
 		return r.Found(), err
 	})
 }
 
-func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
+func (m *Mongo) takeOut(ctx context.Context, c Claim) (reply, error) {
 	mine := c.there()
 	unset := bson.D{{Key: "runs." + c.ID, Value: ""}}
-	if c.Dead != nil { // as if this run had died too, so that its fire is repeated
+	if c.Dead != nil { // as if the run that it repeats had just died
 		past := date(time.UnixMilli(0))
-		set := bson.D{{Key: "runs." + c.ID + ".expireAt", Value: past}}
+		set := bson.D{{Key: "runs." + c.ID + ".expireAt", Value: past}, {Key: "runs." + c.ID + ".attempt", Value: c.Attempt - 1}}
 		if !c.Shared {
 			mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
 			set = append(set, bson.E{Key: "busy.until", Value: past})
@@ -211,8 +218,8 @@ func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
 		mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
 		unset = append(unset, bson.E{Key: "busy", Value: ""})
 	}
-	back := bson.D{{Key: "decided", Value: date(c.Fire.Add(-time.Millisecond))}, {Key: "next", Value: date(c.Fire)}}
-	last := append(slices.Clone(mine), bson.E{Key: "decided", Value: date(c.Fire)})
+	back := bson.D{{Key: "decided", Value: date(c.Due.Add(-time.Millisecond))}, {Key: "next", Value: date(c.Due)}}
+	last := append(slices.Clone(mine), bson.E{Key: "decided", Value: date(c.Due)})
 	r, err := m.modify(ctx, last, bson.D{{Key: "$unset", Value: unset}, {Key: "$set", Value: back}, stamp}, after)
 	if err == nil && !r.Found() {
 		r, err = m.modify(ctx, mine, bson.D{{Key: "$unset", Value: unset}, stamp}, after)

@@ -1,4 +1,4 @@
-package schedule
+package jobs
 
 import (
 	"cmp"
@@ -12,9 +12,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Memory is a Store in memory. It is the reference implementation. It also serves tests of your
-// own jobs, in real and in virtual time (package scheduletest). Several Schedulers on one
-// Memory behave like several processes on one database.
+// Memory is a Store in memory. Several Schedulers on one Memory behave like several processes on
+// one database.
 type Memory struct {
 	mu   sync.Mutex // protects jobs; makes each call one step
 	jobs map[string]*memoryJob
@@ -24,6 +23,9 @@ type memoryJob struct {
 	plan    string
 	next    time.Time
 	decided time.Time
+	ended   time.Time // the latest due time whose run has ended
+	asked   time.Time
+	paused  bool
 	busy    string
 	until   time.Time // when busy runs out
 	runs    map[string]Run
@@ -36,7 +38,7 @@ func NewMemory() *Memory { return &Memory{jobs: make(map[string]*memoryJob)} }
 // Now returns the process's time, cut to milliseconds as a server's time is.
 func (*Memory) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Claim takes a fire in one step.
+// Claim takes a due time in one step.
 func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if err := notSent(ctx); err != nil {
 		return Claimed{}, err
@@ -49,7 +51,7 @@ func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		if job == nil || !job.isDead(c, now) {
 			return Claimed{}, ErrNotDue
 		}
-		job.drop(c.Dead.ID, Died, c.Dead.ExpireAt, c.Keep)
+		job.drop(c.Dead.ID, c.Dead.ExpireAt, c.Keep)
 	} else {
 		if job != nil && job.refuses(c, now) {
 			return Claimed{}, ErrNotDue
@@ -58,22 +60,33 @@ func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 			job = &memoryJob{runs: make(map[string]Run)}
 			m.jobs[c.Job] = job
 		}
-		job.decided, job.next, job.plan = c.Fire, c.Next, c.Plan
+		if !c.Ahead.IsZero() {
+			job.ended = c.Due // what ended until then was decided by a wrong clock
+		}
+		job.decided, job.next, job.plan = c.Due, c.Next, c.Plan
+	}
+	before := job.ended
+	for _, r := range job.runs {
+		if r.Due.After(before) {
+			before = r.Due
+		}
 	}
 	until := now.Add(c.TTL)
 	if !c.Shared {
 		job.busy, job.until = c.ID, until
 	}
-	claimed := Claimed{Left: until.Sub(sent), Began: now, Dead: job.dead(now)}
-	job.runs[c.ID] = Run{Job: c.Job, ID: c.ID, Fire: c.Fire, Attempt: c.Attempt, Owner: c.Owner, Began: now, ExpireAt: until}
+	claimed := Claimed{Left: until.Sub(sent), Began: now, Before: before, Dead: job.dead(now)}
+	job.runs[c.ID] = Run{Job: c.Job, ID: c.ID, Due: c.Due, Attempt: c.Attempt, Owner: c.Owner, Began: now, ExpireAt: until}
 	return claimed, nil
 }
 
 func (j *memoryJob) refuses(c Claim, now time.Time) bool {
 	switch {
+	case j.paused:
+		return true
 	case !c.Ahead.IsZero() && !j.decided.Equal(c.Ahead):
 		return true
-	case c.Ahead.IsZero() && !j.decided.Before(c.Fire), j.decided.Before(c.From):
+	case c.Ahead.IsZero() && !j.decided.Before(c.Due), j.decided.Before(c.From):
 		return true
 	case c.Shared || j.busy == "":
 		return false
@@ -84,7 +97,7 @@ func (j *memoryJob) refuses(c Claim, now time.Time) bool {
 // isDead reports whether the run that c repeats ran out and has not been replaced.
 func (j *memoryJob) isDead(c Claim, now time.Time) bool {
 	r, there := j.runs[c.Dead.ID]
-	return there && !r.ExpireAt.After(now) && (c.Shared || j.busy == r.ID)
+	return there && !j.paused && !r.ExpireAt.After(now) && (c.Shared || j.busy == r.ID)
 }
 
 // dead lists the runs that ran out.
@@ -98,18 +111,21 @@ func (j *memoryJob) dead(now time.Time) []Run {
 	return dead
 }
 
-// drop moves a run under way to the past.
-func (j *memoryJob) drop(id string, outcome Outcome, ended time.Time, keep int) {
+// drop moves a run that ran out to the past.
+func (j *memoryJob) drop(id string, ended time.Time, keep int) {
 	r, there := j.runs[id]
 	if !there {
 		return
 	}
 	delete(j.runs, id)
-	r.Outcome, r.Ended, r.ExpireAt = outcome, ended, time.Time{}
+	r.Outcome, r.Ended, r.ExpireAt = r.outcomeOfDead(), ended, time.Time{}
 	j.enter(r, keep)
 }
 
 func (j *memoryJob) enter(r Run, keep int) {
+	if r.Due.After(j.ended) {
+		j.ended = r.Due
+	}
 	j.past = append(j.past, r)
 	j.past = j.past[max(0, len(j.past)-keep):]
 }
@@ -146,8 +162,8 @@ func (m *Memory) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Dura
 	return run.ExpireAt.Sub(sent), nil
 }
 
-// runOut ends the time of a run, as if it had not been renewed.
-func (m *Memory) runOut(job, id string) {
+// RunOut ends the time of a run, for package scheduletest alone.
+func (m *Memory) RunOut(job, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := m.jobs[job]
@@ -181,14 +197,96 @@ func (m *Memory) Finish(ctx context.Context, e End) error {
 		job.busy = ""
 	}
 	for _, d := range e.Dead {
-		job.drop(d.ID, Died, d.ExpireAt, e.Keep)
+		job.drop(d.ID, d.ExpireAt, e.Keep)
 	}
 	run.Ended, run.Outcome, run.Error, run.ExpireAt = m.Now(), e.Run.Outcome, e.Run.Error, time.Time{}
 	job.enter(run, e.Keep)
-	if e.Decided.After(job.decided) {
-		job.decided = e.Decided
+	return nil
+}
+
+// Leave makes a run look as if its process had died.
+func (m *Memory) Leave(ctx context.Context, e End) error {
+	if err := notSent(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	job, run, there := m.in(e.Ref)
+	if !there {
+		return store.ErrGone
+	}
+	run.Outcome, run.Error, run.ExpireAt = e.Run.Outcome, e.Run.Error, m.Now()
+	job.runs[e.ID] = run
+	if !e.Shared {
+		job.until = run.ExpireAt
 	}
 	return nil
+}
+
+// Register makes a job.
+func (m *Memory) Register(ctx context.Context, name, plan string, now, next time.Time) error {
+	if err := notSent(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.jobs[name] == nil {
+		m.jobs[name] = &memoryJob{plan: plan, decided: now, ended: now, next: next, runs: make(map[string]Run)}
+	}
+	return nil
+}
+
+// Change changes a job in one step.
+func (m *Memory) Change(ctx context.Context, name string, change Change) (changed bool, err error) {
+	if err := notSent(ctx); err != nil {
+		return false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[name]
+	if j == nil {
+		return false, nil
+	}
+	now := m.Now()
+	switch change {
+	case AskRun:
+		if j.paused {
+			return false, nil
+		}
+		j.asked = now
+	case Pause:
+		j.paused = true
+	case Resume:
+		if !j.paused {
+			return false, nil
+		}
+		j.paused = false
+		j.decided, j.ended = latest(j.decided, now), latest(j.ended, now)
+	}
+	return true, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Asked looks through the jobs.
+func (m *Memory) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+	if err := notSent(ctx); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := make(map[string]time.Time)
+	for _, name := range names {
+		if j := m.jobs[name]; j != nil && j.asked.After(since) {
+			asked[name] = j.asked
+		}
+	}
+	return asked, nil
 }
 
 // Undo always settles, because no call of a Memory goes on after it has returned.
@@ -202,8 +300,8 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	if !there {
 		return true, nil
 	}
-	if c.Dead != nil { // as if this run had died too
-		run.ExpireAt = run.Began
+	if c.Dead != nil { // as if the run that it repeats had just died
+		run.ExpireAt, run.Attempt = run.Began, c.Attempt-1
 		job.runs[c.ID], job.until = run, run.Began
 		return true, nil
 	}
@@ -211,14 +309,14 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	if !c.Shared {
 		job.busy = ""
 	}
-	if job.decided.Equal(c.Fire) {
-		job.decided, job.next = c.Fire.Add(-time.Millisecond), c.Fire
+	if job.decided.Equal(c.Due) {
+		job.decided, job.next = c.Due.Add(-time.Millisecond), c.Due
 	}
 	return true, nil
 }
 
-// Look reads all of the jobs at one moment.
-func (m *Memory) Look(ctx context.Context, names []string, detail Detail) ([]State, error) {
+// Read reads all of the jobs at one moment.
+func (m *Memory) Read(ctx context.Context, names []string, detail Detail) ([]State, error) {
 	if err := notSent(ctx); err != nil {
 		return nil, err
 	}
@@ -228,8 +326,8 @@ func (m *Memory) Look(ctx context.Context, names []string, detail Detail) ([]Sta
 	for i, name := range names {
 		all[i] = State{Job: name, Now: m.Now()}
 		if j := m.jobs[name]; j != nil {
-			all[i] = State{Job: name, Known: true, Plan: j.plan, Decided: j.decided, Next: j.next, Busy: j.busy, Now: m.Now(),
-				Runs: slices.SortedFunc(maps.Values(j.runs), byFire)}
+			all[i] = State{Job: name, Known: true, Plan: j.plan, Decided: j.decided, Next: j.next, Asked: j.asked, Paused: j.paused, Busy: j.busy, Now: m.Now(),
+				Runs: slices.SortedFunc(maps.Values(j.runs), byDue)}
 			if detail == WithPast {
 				all[i].Past = slices.Clone(j.past)
 				slices.Reverse(all[i].Past)
@@ -239,8 +337,8 @@ func (m *Memory) Look(ctx context.Context, names []string, detail Detail) ([]Sta
 	return all, nil
 }
 
-func byFire(a, b Run) int {
-	return cmp.Or(a.Fire.Compare(b.Fire), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
+func byDue(a, b Run) int {
+	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 }
 
 // Names lists the jobs, sorted by their bytes.

@@ -1,4 +1,4 @@
-package schedule
+package jobs
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (r Ref) mine() bson.D {
 
 // Renew moves the expiry of the run, and of busy, by $max: a renewal that arrives late lowers
 // neither.
-func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
+func (m *Mongo) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
 	sent := m.base.Clock.Now()
 	if _, err := m.read(ctx); err != nil {
 		return 0, err
@@ -38,7 +38,7 @@ func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.
 	return m.renew(ctx, r, ttl, sent)
 }
 
-func (m *mongoStore) renew(ctx context.Context, r Ref, ttl time.Duration, sent mongoclock.Moment) (time.Duration, error) {
+func (m *Mongo) renew(ctx context.Context, r Ref, ttl time.Duration, sent mongoclock.Moment) (time.Duration, error) {
 	t := m.base.Tenure(ttl)
 	run := "runs." + r.ID + "."
 	filter := append(r.mine(), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.Beat}}})
@@ -65,7 +65,7 @@ func (m *mongoStore) renew(ctx context.Context, r Ref, ttl time.Duration, sent m
 }
 
 // Finish removes the run and enters it in the ring, with the runs that died before it.
-func (m *mongoStore) Finish(ctx context.Context, e End) error {
+func (m *Mongo) Finish(ctx context.Context, e End) error {
 	unset := bson.D{{Key: "runs." + e.ID, Value: ""}}
 	if !e.Shared {
 		unset = append(unset, bson.E{Key: "busy", Value: ""})
@@ -85,19 +85,34 @@ func (m *mongoStore) Finish(ctx context.Context, e End) error {
 		unset = append(unset, bson.E{Key: "runs." + d.ID, Value: ""})
 		if !taken[d.Slot] { // there may be more dead runs than slots
 			taken[d.Slot] = true
-			set = append(set, enter(d, Died, d.Error)...)
+			set = append(set, enter(d, d.outcomeOfDead(), d.Error)...)
 			set = append(set, bson.E{Key: at(d.Slot) + "ended", Value: date(d.ExpireAt)})
 		}
 	}
 	update := bson.D{
 		{Key: "$unset", Value: unset},
 		{Key: "$set", Value: set},
+		{Key: "$max", Value: bson.D{{Key: "ended", Value: date(e.Run.Due)}}},
 		stamp,
 	}
-	if !e.Decided.IsZero() {
-		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: "decided", Value: date(e.Decided)}}})
-	}
 	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), update, after)
+	switch {
+	case err != nil:
+		return mongoerr.Mark(err)
+	case !reply.Found():
+		return store.ErrGone
+	}
+	return nil
+}
+
+// Leave makes a run look as if its process had died long ago, so that it may be repeated at once.
+func (m *Mongo) Leave(ctx context.Context, e End) error {
+	run, past := "runs."+e.ID+".", date(time.UnixMilli(0))
+	set := bson.D{{Key: run + "expireAt", Value: past}, {Key: run + "outcome", Value: e.Run.Outcome}, {Key: run + "error", Value: e.Run.Error}}
+	if !e.Shared {
+		set = append(set, bson.E{Key: "busy.until", Value: past})
+	}
+	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), bson.D{{Key: "$set", Value: set}, stamp}, after)
 	switch {
 	case err != nil:
 		return mongoerr.Mark(err)

@@ -8,14 +8,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
 
-// An engine is a store of the lease engine whose keys are fires. So the code that renews, ends
-// and cleans up leases of locks does the same for runs. It fulfils those duties of a store that
+// A leaseStore is a store of leases whose keys are due times. So the code that renews, ends and
+// cleans up leases of locks does the same for runs. It fulfils those duties of a store that
 // TryAcquire needs.
-type engine struct {
-	store Store
+type leaseStore struct {
+	store jobs.Store
 
 	mu     sync.Mutex // protects claims; never held across a store call
 	claims map[string]*tracked
@@ -25,32 +26,32 @@ type engine struct {
 // A tracked claim holds the data that belongs to an ID, because the engine's calls name only
 // the ID.
 type tracked struct {
-	claim   Claim
-	claimed Claimed
-	begun   bool      // the function was called, so the fire is not given back
+	claim   jobs.Claim
+	claimed jobs.Claimed
+	begun   bool      // the function was called, so the due time is not given back
 	stays   bool      // if the run is lost it stays in the document, so that another process repeats it
-	end     *End      // how the run ended
+	end     *jobs.End // how the run ended
 	until   time.Time // after this the claim may be forgotten
 }
 
-func newEngine(s Store) *engine {
-	return &engine{store: s, claims: make(map[string]*tracked), sweep: 64}
+func newLeaseStore(s jobs.Store) *leaseStore {
+	return &leaseStore{store: s, claims: make(map[string]*tracked), sweep: 64}
 }
 
 // An ask takes a claim down to Acquire, in the context, and returns what it tracks. It may be
 // read once TryAcquire has returned, unless the context ended first.
 type ask struct {
-	claim  Claim
+	claim  jobs.Claim
 	repeat bool
 	*tracked
 }
 
 type askKey struct{}
 
-func (e *engine) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (e *leaseStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	a, _ := ctx.Value(askKey{}).(*ask)
 	if a == nil {
-		return store.Grant{}, fmt.Errorf("schedule: the claim names no fire (%w)", store.ErrNotApplied)
+		return store.Grant{}, fmt.Errorf("schedule: the claim names no due time (%w)", store.ErrNotApplied)
 	}
 	claim := a.claim
 	claim.ID, claim.TTL, claim.Owner = c.ID, c.TTL, c.Owner
@@ -58,7 +59,7 @@ func (e *engine) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	a.tracked = t
 	e.track(t)
 	claimed, err := e.store.Claim(ctx, claim)
-	if errors.Is(err, ErrNotDue) {
+	if errors.Is(err, jobs.ErrNotDue) {
 		err = fmt.Errorf("%w (%w, %w)", err, store.ErrNotApplied, errTaken)
 	}
 	if store.IsCertain(err) {
@@ -70,10 +71,10 @@ func (e *engine) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	e.mu.Lock()
 	t.claimed = claimed
 	e.mu.Unlock()
-	return store.Grant{Token: Run{Fire: claim.Fire, Attempt: claim.Attempt}.Token(), Left: claimed.Left, Since: claimed.Began}, nil
+	return store.Grant{Token: Run{Due: claim.Due, Attempt: claim.Attempt}.Token(), Left: claimed.Left, Since: claimed.Began}, nil
 }
 
-func (e *engine) track(t *tracked) {
+func (e *leaseStore) track(t *tracked) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.claims[t.claim.ID] = t
@@ -88,13 +89,13 @@ func (e *engine) track(t *tracked) {
 	e.sweep = max(64, 2*len(e.claims))
 }
 
-func (e *engine) forget(id string) {
+func (e *leaseStore) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.claims, id)
 }
 
-func (e *engine) find(id string) (tracked, bool) {
+func (e *leaseStore) find(id string) (tracked, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.claims[id]
@@ -105,7 +106,7 @@ func (e *engine) find(id string) (tracked, bool) {
 }
 
 // begin records that the function is about to be called.
-func (e *engine) begin(id string, at time.Time) {
+func (e *leaseStore) begin(id string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.claims[id]; t != nil {
@@ -114,7 +115,7 @@ func (e *engine) begin(id string, at time.Time) {
 }
 
 // ended records how the run ended; the release that follows writes it to the document.
-func (e *engine) ended(id string, end End) {
+func (e *leaseStore) ended(id string, end jobs.End) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.claims[id]; t != nil {
@@ -123,7 +124,7 @@ func (e *engine) ended(id string, end End) {
 }
 
 // Renew sends each renewal of the batch, a few at a time.
-func (e *engine) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (e *leaseStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	answers := make([]store.Renewed, len(batch))
 	renew := func(i int) {
 		t, ok := e.find(batch[i].ID)
@@ -151,7 +152,7 @@ func (e *engine) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 	return answers
 }
 
-func (e *engine) prolong(id string, d time.Duration) {
+func (e *leaseStore) prolong(id string, d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.claims[id]; t != nil {
@@ -161,7 +162,7 @@ func (e *engine) prolong(id string, d time.Duration) {
 
 // Release ends a run in the way that ended has recorded. A run that the lease engine gives back
 // by itself was granted too late to begin, or was lost while its function ran.
-func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wanted bool, err error) {
+func (e *leaseStore) Release(ctx context.Context, r store.Ref, _ time.Duration) (wanted bool, err error) {
 	t, ok := e.find(r.ID)
 	if !ok {
 		return false, store.ErrGone
@@ -172,8 +173,10 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 		if settled, err = e.store.Undo(ctx, t.claim); err == nil && !settled {
 			err = errors.New("schedule: the claim may still be applied")
 		}
-	case t.stays && (t.end == nil || t.end.Run.Outcome == Died):
+	case t.stays && (t.end == nil || t.end.Run.Outcome == string(Died)):
 		err = store.ErrGone // it stays in the document and runs out, so that another process repeats it
+	case t.stays && t.end.Run.Outcome == string(Stopped):
+		err = e.store.Leave(ctx, *t.end)
 	case t.end != nil:
 		err = e.store.Finish(ctx, *t.end)
 	default:
@@ -186,9 +189,9 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 }
 
 // endAs returns an End of the run with that outcome.
-func (t *tracked) endAs(outcome Outcome, err error) End {
-	end := End{Ref: t.claim.Ref, Run: t.run(), Slot: t.claimed.Slot, Keep: t.claim.Keep, Dead: t.claimed.Dead}
-	end.Run.Outcome = outcome
+func (t *tracked) endAs(outcome Outcome, err error) jobs.End {
+	end := jobs.End{Ref: t.claim.Ref, Run: t.run(), Slot: t.claimed.Slot, Keep: t.claim.Keep, Dead: t.claimed.Dead}
+	end.Run.Outcome = string(outcome)
 	if err != nil {
 		end.Run.Error = clip(err.Error())
 	}
@@ -198,13 +201,13 @@ func (t *tracked) endAs(outcome Outcome, err error) End {
 	return end
 }
 
-func (t *tracked) run() Run {
-	return Run{Job: t.claim.Job, ID: t.claim.ID, Fire: t.claim.Fire, Attempt: t.claim.Attempt,
+func (t *tracked) run() jobs.Run {
+	return jobs.Run{Job: t.claim.Job, ID: t.claim.ID, Due: t.claim.Due, Attempt: t.claim.Attempt,
 		Owner: t.claim.Owner, Began: t.claimed.Began, Slot: t.claimed.Slot}
 }
 
-// Undo gives back the fire of a claim whose outcome is unknown.
-func (e *engine) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (settled bool, err error) {
+// Undo gives back the due time of a claim whose outcome is unknown.
+func (e *leaseStore) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (settled bool, err error) {
 	t, ok := e.find(claim.ID)
 	if !ok {
 		return true, nil
@@ -215,18 +218,18 @@ func (e *engine) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (settl
 	return settled, err
 }
 
-// The rest of a store's duties are about waiting and handing over. Fires need neither.
+// The rest of a store's duties are about waiting and handing over. Due times need neither.
 
-func (*engine) Transfer(context.Context, store.Ref, store.Claim) (store.Grant, error) {
+func (*leaseStore) Transfer(context.Context, store.Ref, store.Claim) (store.Grant, error) {
 	return store.Grant{}, errNoSuchDuty
 }
 
-func (*engine) Break(context.Context, store.Ref, string, bool) error { return errNoSuchDuty }
+func (*leaseStore) Break(context.Context, store.Ref, string, bool) error { return errNoSuchDuty }
 
-func (*engine) Look(context.Context, []string) ([]store.Status, error) { return nil, errNoSuchDuty }
+func (*leaseStore) Look(context.Context, []string) ([]store.Status, error) { return nil, errNoSuchDuty }
 
-func (*engine) List(context.Context, string) iter.Seq2[store.Status, error] {
+func (*leaseStore) List(context.Context, string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) { yield(store.Status{}, errNoSuchDuty) }
 }
 
-var errNoSuchDuty = fmt.Errorf("schedule: fires are neither waited for nor handed over: %w (%w)", errors.ErrUnsupported, store.ErrNotApplied)
+var errNoSuchDuty = fmt.Errorf("schedule: due times are neither waited for nor handed over: %w (%w)", errors.ErrUnsupported, store.ErrNotApplied)

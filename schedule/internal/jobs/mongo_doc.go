@@ -1,7 +1,8 @@
-package schedule
+package jobs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,9 @@ type document struct {
 	ID      string               `bson:"_id"`
 	Mark    any                  `bson:"schedule"`
 	Decided time.Time            `bson:"decided"`
+	Ended   time.Time            `bson:"ended"`
+	Asked   time.Time            `bson:"asked"`
+	Paused  bool                 `bson:"paused"`
 	Next    time.Time            `bson:"next"`
 	Plan    string               `bson:"plan"`
 	Busy    busyRun              `bson:"busy"`
@@ -43,13 +47,13 @@ type busyRun struct {
 
 type runRecord struct {
 	ID       string    `bson:"id"`
-	Fire     time.Time `bson:"fire"`
+	Due      time.Time `bson:"due"`
 	Attempt  int       `bson:"attempt"`
 	Owner    string    `bson:"owner"`
 	Began    time.Time `bson:"began"`
 	ExpireAt time.Time `bson:"expireAt"`
 	Ended    time.Time `bson:"ended"`
-	Outcome  Outcome   `bson:"outcome"`
+	Outcome  string    `bson:"outcome"`
 	Error    string    `bson:"error"`
 
 	TTL   int64         `bson:"ttl"`
@@ -80,14 +84,42 @@ func readDocument(raw bson.Raw) (document, error) {
 	if err := bson.Unmarshal(raw, &d); err != nil {
 		return d, fmt.Errorf("the document %v is marked as a job, but has another shape (%w): %w", raw.Lookup("_id"), err, store.ErrForeign)
 	}
+	if err := d.check(raw); err != nil {
+		return d, fmt.Errorf("the document %v of a job was changed by hand: %w: %w", raw.Lookup("_id"), err, store.ErrForeign)
+	}
 	return d, nil
+}
+
+// check says what makes a document one that no claim would ever match.
+func (d document) check(raw bson.Raw) error {
+	if kind := raw.Lookup("decided").Type; kind != bson.TypeDateTime {
+		return fmt.Errorf("decided is not a date but %q", kind)
+	}
+	if id := raw.Lookup("busy", "id"); id.Value != nil || id.Type == bson.TypeNull {
+		name, isText := id.StringValueOK()
+		if _, under := d.Runs[name]; !isText || !under {
+			return fmt.Errorf("busy.id is %v, which is not one of runs", id)
+		}
+		if raw.Lookup("busy", "until").Type != bson.TypeDateTime {
+			return errors.New("busy.until is not a date")
+		}
+	}
+	for id := range d.Runs {
+		if raw.Lookup("runs", id, "expireAt").Type != bson.TypeDateTime {
+			return fmt.Errorf("runs.%s.expireAt is not a date", id)
+		}
+	}
+	if paused := raw.Lookup("paused"); paused.Value != nil && !d.Paused {
+		return fmt.Errorf("paused is %v: must be true, or not there", paused)
+	}
+	return nil
 }
 
 // run turns a record into a Run.
 func (r runRecord) run(job, id string) Run {
-	run := Run{Job: job, ID: id, Fire: r.Fire.UTC(), Attempt: r.Attempt, Owner: r.Owner, Began: r.Began.UTC(),
+	run := Run{Job: job, ID: id, Due: r.Due.UTC(), Attempt: r.Attempt, Owner: r.Owner, Began: r.Began.UTC(),
 		Outcome: r.Outcome, Error: r.Error}
-	if r.Outcome == "" {
+	if r.Ended.IsZero() {
 		run.ExpireAt = r.ExpireAt.UTC()
 	} else {
 		run.Ended = r.Ended.UTC()
@@ -98,7 +130,7 @@ func (r runRecord) run(job, id string) Run {
 // slot returns where in the ring the run of the n-th claim is entered.
 func slot(seq, keep int) int { return seq % max(1, keep) }
 
-// runs lists the runs under way, sorted by fire. A run's slot follows from the number of its
+// runs lists the runs under way, sorted by due time. A run's slot follows from the number of its
 // claim, which the claim itself cannot write. But the runs under way are those of the latest
 // claims. (If runs may overlap, a shorter one can have ended in between. If a run dies then, it
 // overwrites a record that is not the oldest of the past.)
@@ -107,7 +139,7 @@ func (d document) runs() []Run {
 	for id, r := range d.Runs {
 		all = append(all, r.run(d.ID, id))
 	}
-	slices.SortFunc(all, byFire)
+	slices.SortFunc(all, byDue)
 	for i := range all {
 		all[i].Slot = slot(max(0, d.Seq-(len(all)-1-i)), d.Keep)
 	}
@@ -116,9 +148,9 @@ func (d document) runs() []Run {
 
 func (d document) state() State {
 	ended := slices.SortedFunc(maps.Values(d.Past), func(a, b runRecord) int {
-		return cmp.Or(b.Ended.Compare(a.Ended), byFire(b.run("", b.ID), a.run("", a.ID)))
+		return cmp.Or(b.Ended.Compare(a.Ended), byDue(b.run("", b.ID), a.run("", a.ID)))
 	})
-	s := State{Job: d.ID, Known: true, Plan: d.Plan, Decided: d.Decided.UTC(), Next: d.Next.UTC(), Busy: d.Busy.ID, Runs: d.runs()}
+	s := State{Job: d.ID, Known: true, Plan: d.Plan, Decided: d.Decided.UTC(), Next: d.Next.UTC(), Asked: d.Asked.UTC(), Paused: d.Paused, Busy: d.Busy.ID, Runs: d.runs()}
 	for _, r := range ended[:min(len(ended), max(1, d.Keep))] {
 		s.Past = append(s.Past, r.run(d.ID, r.ID))
 	}
@@ -126,15 +158,15 @@ func (d document) state() State {
 }
 
 // enter returns the fields of the ring that a run's end sets, all but the time of its end.
-func enter(r Run, outcome Outcome, text string) bson.D {
+func enter(r Run, outcome, text string) bson.D {
 	at := at(r.Slot)
 	return bson.D{
 		{Key: at + "id", Value: r.ID},
-		{Key: at + "fire", Value: date(r.Fire)},
+		{Key: at + "due", Value: date(r.Due)},
 		{Key: at + "attempt", Value: r.Attempt},
 		{Key: at + "owner", Value: r.Owner},
 		{Key: at + "began", Value: date(r.Began)},
-		{Key: at + "outcome", Value: string(outcome)},
+		{Key: at + "outcome", Value: outcome},
 		{Key: at + "error", Value: text},
 	}
 }

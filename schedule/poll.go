@@ -1,0 +1,48 @@
+package schedule
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// pollEvery is how often a process asks whether jobs are to run now.
+	pollEvery = 30 * time.Second
+
+	// asksLast is how long a poll finds a call of RunNow. A process that gets no answer for
+	// longer learns of it when it next reads the job.
+	asksLast = 5 * time.Minute
+)
+
+// poll finds the jobs that RunNow was called for, until ctx ends.
+func (s *Scheduler) poll(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		known := make(map[string]*job, len(s.jobs))
+		names := make([]string, 0, len(s.jobs))
+		for name, j := range s.jobs {
+			known[name] = j
+			names = append(names, name)
+		}
+		s.mu.Unlock()
+		if len(names) == 0 {
+			continue
+		}
+		asked, err := s.store.Asked(ctx, names, s.store.Now().Add(-asksLast))
+		if err != nil && ctx.Err() == nil {
+			s.logger.Warn("schedule: could not ask which jobs are to run now", "error", err)
+		}
+		for name, at := range asked {
+			if j := known[name]; at.UnixMilli() > j.asked.Load() {
+				s.readAt(j, s.store.Now())
+			}
+		}
+	}
+}
