@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -11,6 +12,58 @@ import (
 
 // A jobsCmd is `mongolock jobs`.
 type jobsCmd struct {
+	Ls     jobsLsCmd     `cmd:"" default:"withargs" help:"Show scheduled jobs: the next due time, runs under way, the last runs."`
+	Run    jobsRunCmd    `cmd:"" help:"Run a job now, in a process that has it."`
+	Pause  jobsPauseCmd  `cmd:"" help:"Keep a job from running, until it is resumed. A run under way goes on."`
+	Resume jobsResumeCmd `cmd:"" help:"End a pause. Due times of the pause are not made up."`
+	Forget jobsForgetCmd `cmd:"" help:"Delete what the database knows about a job. A run under way loses its lease."`
+}
+
+// A jobsRunCmd is `mongolock jobs run`, and so on.
+type (
+	jobsRunCmd    struct{ oneJob }
+	jobsPauseCmd  struct{ oneJob }
+	jobsResumeCmd struct{ oneJob }
+	jobsForgetCmd struct{ oneJob }
+)
+
+type oneJob struct {
+	Job string `arg:"" help:"The job's name."`
+}
+
+// Run makes now a due time of the job.
+func (c *jobsRunCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).RunNow, c.Job) }
+
+// Run pauses the job.
+func (c *jobsPauseCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).Pause, c.Job) }
+
+// Run resumes the job.
+func (c *jobsResumeCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).Resume, c.Job) }
+
+// Run forgets the job, also one whose document cannot be read.
+func (c *jobsForgetCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).Forget, c.Job) }
+
+// tellJob calls a method of a Scheduler for a job.
+func (a *app) tellJob(tell func(*schedule.Scheduler, context.Context, string) error, job string) error {
+	ctx := context.Background()
+	d, err := a.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	jobs, err := schedule.New(d.collection(&a.connection, "jobs"), schedule.WithLogger(a.logger()))
+	if err != nil {
+		return err
+	}
+	err = tell(jobs, ctx, job)
+	if errors.Is(err, schedule.ErrUnknown) {
+		return exitf(exitNothing, "no job %s is known", shown(job))
+	}
+	return err
+}
+
+// A jobsLsCmd is `mongolock jobs ls`, or `mongolock jobs`.
+type jobsLsCmd struct {
 	Job  string `arg:"" optional:"" help:"Only this job, with its past."`
 	Last *int   `help:"How many of the runs that ended to show; by default one of each job, or all of the one that is named." placeholder:"N"`
 }
@@ -20,13 +73,14 @@ type jobView struct {
 	Plan    string         `json:"plan"`
 	Next    time.Time      `json:"next,omitzero"`
 	Decided time.Time      `json:"decided,omitzero"`
+	Paused  bool           `json:"paused"`
 	Running []schedule.Run `json:"running"`
 	Past    []schedule.Run `json:"past"`
 	Now     time.Time      `json:"now"`
 }
 
 // Run shows jobs.
-func (c *jobsCmd) Run(a *app) error {
+func (c *jobsLsCmd) Run(a *app) error {
 	last := 1
 	if c.Job != "" {
 		last = math.MaxInt
@@ -72,11 +126,11 @@ func (c *jobsCmd) Run(a *app) error {
 	return p.flush()
 }
 
-// one shows a job: its next fire, the runs under way, the last that ended.
-func (c *jobsCmd) one(p *printer, s schedule.State, last int) error {
+// one shows a job: its next due time, the runs under way, the last that ended.
+func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 	past := s.Past[:min(last, len(s.Past))]
 	if p.asJSON {
-		v := jobView{s.Job, s.Plan, s.Next, s.Decided, append([]schedule.Run{}, s.Runs...), append([]schedule.Run{}, past...), s.Now}
+		v := jobView{s.Job, s.Plan, s.Next, s.Decided, s.Paused, append([]schedule.Run{}, s.Runs...), append([]schedule.Run{}, past...), s.Now}
 		for _, runs := range [][]schedule.Run{v.Running, v.Past} {
 			for i := range runs {
 				runs[i].ID = "" // it gives the same power as the run's lease
@@ -92,10 +146,16 @@ func (c *jobsCmd) one(p *printer, s schedule.State, last int) error {
 			next = "next, overdue for " + span(s.Now.Sub(s.Next))
 		}
 	}
+	if s.Paused {
+		next = "paused"
+	}
 	rows := [][]cell{{{shown(s.Job), bold}, {shown(s.Plan), plain}, {at(s.Next), plain}, {next, plain}, {}, {}, {}}}
 	for _, r := range s.Runs {
 		state := cell{"running", green}
-		if !r.ExpireAt.After(s.Now) {
+		switch {
+		case r.Outcome != "":
+			state = cell{string(r.Outcome) + ", to be repeated", yellow}
+		case !r.ExpireAt.After(s.Now):
 			state = cell{"ran out " + span(s.Now.Sub(r.ExpireAt)) + " ago", red}
 		}
 		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Due), plain}, state, {span(s.Now.Sub(r.Began)), plain}, {shown(r.Owner), plain}, attempt(r)})

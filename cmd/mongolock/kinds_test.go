@@ -60,7 +60,7 @@ func TestLeadersShowsTheLeaders(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "nobody leads") }, pace.Of(10*time.Second), 10*time.Millisecond)
 }
 
-func TestJobsShowsFiresAndRuns(t *testing.T) {
+func TestJobsShowsDueTimesAndRuns(t *testing.T) {
 	p := newProgram(t)
 	jobs, err := schedule.New(p.database().Collection("jobs"), schedule.WithOwner("worker-3"))
 	require.NoError(t, err)
@@ -89,7 +89,20 @@ func TestJobsShowsFiresAndRuns(t *testing.T) {
 	assert.Empty(t, v.Running[0].ID, "an ID is as good as the lease")
 	missing := p.start("jobs", "other")
 	assert.Equal(t, exitNothing, missing.code())
-	assert.Contains(t, missing.out.String(), "no fire of a job other was ever claimed")
+	assert.Contains(t, missing.out.String(), "no job other is known")
+
+	p.prints("jobs", "pause", "fails")
+	assert.Regexp(t, `(?m)^fails\t[^\t]*200ms[^\t]*\t[-0-9: ]+\tpaused\t`, p.prints("jobs", "fails", "--last=0"))
+	refused := p.start("jobs", "run", "fails")
+	assert.NotZero(t, refused.code())
+	assert.Contains(t, refused.out.String(), "the job is paused")
+	p.prints("jobs", "resume", "fails")
+	p.prints("jobs", "run", "fails")
+	assert.Equal(t, exitNothing, p.start("jobs", "run", "other").code())
+	cancel()
+	running.Wait()
+	p.prints("jobs", "forget", "fails")
+	assert.Equal(t, exitNothing, p.start("jobs", "fails").code())
 }
 
 func TestPathsListsATree(t *testing.T) {

@@ -56,7 +56,7 @@ type cli struct {
 	Watch     watchCmd     `cmd:"" help:"Show changes of keys as they happen."`
 	Break     breakCmd     `cmd:"" help:"Take a key away from its holders."`
 	Leaders   leadersCmd   `cmd:"" help:"Show who leads."`
-	Jobs      jobsCmd      `cmd:"" help:"Show scheduled jobs: the next fire, runs under way, the last runs."`
+	Jobs      jobsCmd      `cmd:"" help:"Show scheduled jobs, run one now, pause, resume or forget it."`
 	OnceLs    onceLsCmd    `cmd:"" help:"List what was run once: by whom, when, for how long, how it ended."`
 	Paths     pathsCmd     `cmd:"" help:"Lock paths of a tree, list and break such locks."`
 	Documents documentsCmd `cmd:"" help:"List the locked documents of a collection, or those that were set aside as dead."`
