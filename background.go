@@ -62,7 +62,7 @@ func (c *Client) measureSleep() {
 func (c *Client) afterSleep() {
 	c.keeper.Rearm()
 	c.mu.Lock()
-	for _, q := range c.queues {
+	for _, q := range c.queues.All {
 		q.look()
 	}
 	c.mu.Unlock()

@@ -229,9 +229,9 @@ func (c *Client) mayClaimTogether(keys []string) bool {
 	}
 	now := c.clock.Now()
 	for _, key := range keys {
-		q := c.queues[key]
+		q := c.queues.All[key]
 		inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0)
-		if until, left := c.leftToOthers[key]; inUse || left && now < until || c.cleaner.May(key) {
+		if until, left := c.leftToOthers.All[key]; inUse || left && now < until || c.cleaner.May(key) {
 			return false
 		}
 	}

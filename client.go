@@ -15,6 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
@@ -26,7 +27,6 @@ const (
 	releaseBound = 5 * time.Second  // for Release, and for Close in addition to its margin
 	batchSize    = 1000             // entries in one call
 	closeWorkers = 16               // calls by which Close releases leases at the same time
-	sweepAt      = 64               // number of entries from which on a map of keys is swept before it grows
 )
 
 // A Client grants leases from one store. It is safe for concurrent use: make one per process
@@ -61,15 +61,14 @@ type Client struct {
 	background *tasks.Group
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome
 
-	mu            sync.Mutex                  // protects what follows
-	held          holdings                    // those that are not settled
-	queues        map[string]*queue           // by key: the leases of this client, and its waiters
-	sweepQueuesAt int                         // empty queues are dropped when there are this many
-	waiting       int                         // waiters in all queues
-	candidates    int                         // those of package leader among the waiters
-	leftToOthers  map[string]monotonic.Moment // keys that this client's waiters leave to other processes, until when
-	asks          askCount                    // also read without mu
-	oneByOne      bool                        // the store refuses claims in bulk
+	mu           sync.Mutex                          // protects what follows
+	held         holdings                            // those that are not settled
+	queues       swept.Map[string, *queue]           // by key: the leases of this client, and its waiters
+	waiting      int                                 // waiters in all queues
+	candidates   int                                 // those of package leader among the waiters
+	leftToOthers swept.Map[string, monotonic.Moment] // keys that this client's waiters leave to other processes, until when
+	asks         askCount                            // also read without mu
+	oneByOne     bool                                // the store refuses claims in bulk
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -106,15 +105,13 @@ func WithSession() ClientOption {
 func newClient(s store.Store, conf config) *Client {
 	counts := observe.Count(s)
 	c := &Client{
-		config:       conf,
-		pkg:          "mongolock",
-		guard:        newGuard(&conf),
-		store:        counts,
-		counts:       counts,
-		draining:     make(chan struct{}),
-		queues:       make(map[string]*queue),
-		leftToOthers: make(map[string]monotonic.Moment),
-		closeOK:      make(chan struct{}),
+		config:   conf,
+		pkg:      "mongolock",
+		guard:    newGuard(&conf),
+		store:    counts,
+		counts:   counts,
+		draining: make(chan struct{}),
+		closeOK:  make(chan struct{}),
 	}
 	c.measure(suspend.New())
 	_, c.prompt = s.(store.Prompt)

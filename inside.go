@@ -49,7 +49,7 @@ func init() {
 			Unsettled: c.cleaner.Len(), Waiters: c.waiting,
 			Listening: c.watch.Live(), Announces: c.watch.Announces(), FeedOpen: c.watch.Open(),
 		}
-		if q := c.queues[key]; q != nil {
+		if q := c.queues.All[key]; q != nil {
 			w.Woken, w.Seen = q.wakeUp != noWakeUp, q.plan.seen != nil
 			if h := q.head; h != nil {
 				w.Refused, w.Asking = h.refused, h.asking

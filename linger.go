@@ -193,7 +193,7 @@ func (c *Client) takeIdle(w *waiter, h *holding) (l *Lease, gone <-chan struct{}
 // first, as long as the caller waits for that.
 func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 	c.mu.Lock()
-	q := c.queues[w.key]
+	q := c.queues.All[w.key]
 	if q == nil || q.head != nil || q.holder == nil {
 		c.mu.Unlock()
 		return nil, nil
@@ -252,7 +252,7 @@ func (c *Client) freeIdle(h *holding) {
 
 // asked records that another process waits for a key that this client may keep. c.mu is held.
 func (c *Client) asked(key string) {
-	if q := c.queues[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
+	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
 		c.dismiss(q.holder)
 	}
 }

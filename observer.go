@@ -208,7 +208,7 @@ func (c *Client) Stats() Stats {
 	}
 	s.OldestRenewal = now.Sub(renewed)
 	s.Waiters, s.Candidates, s.CleanUps = c.waiting, c.candidates, c.cleaner.Len()
-	for q := range maps.Values(c.queues) {
+	for q := range maps.Values(c.queues.All) {
 		for w := q.head; w != nil; w = w.next { // a candidate may stand before others
 			if !w.candidate {
 				s.OldestWait = max(s.OldestWait, now.Sub(w.since))

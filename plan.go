@@ -157,7 +157,7 @@ func (p *plan) wordIsSure() bool { return p.steady > 1 }
 // anySure reports whether a head is sure of its word. The heads that are not will read twice
 // more, whatever they have seen. Call it with c.mu held.
 func (c *Client) anySure() (sure bool) {
-	for _, q := range c.queues {
+	for _, q := range c.queues.All {
 		if q.plan.wordIsSure() {
 			sure = true
 		} else {

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
@@ -69,16 +68,12 @@ func (c *Client) join(ctx context.Context, key string, t *terms, patience monoto
 
 // queueOf returns the key's queue, and makes one if there is none. Call it with c.mu held.
 func (c *Client) queueOf(key string) *queue {
-	q := c.queues[key]
+	q := c.queues.All[key]
 	if q != nil {
 		return q
 	}
-	if len(c.queues) >= c.sweepQueuesAt { // drop the empty queues before the map grows
-		maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.head == nil && q.holder == nil && q.sharers == 0 })
-		c.sweepQueuesAt = max(sweepAt, 2*len(c.queues))
-	}
 	q = &queue{key: key}
-	c.queues[key] = q
+	c.queues.Put(key, q, func(_ string, q *queue) bool { return q.head == nil && q.holder == nil && q.sharers == 0 })
 	return q
 }
 
@@ -222,7 +217,7 @@ func (c *Client) deliver(w *waiter, lease *Lease, s streak) {
 // wake makes the head of the key's queue ask for the key, because it may be free. Call it with
 // c.mu held.
 func (c *Client) wake(key string) {
-	if q := c.queues[key]; q != nil {
+	if q := c.queues.All[key]; q != nil {
 		q.wake()
 	}
 }
@@ -274,15 +269,8 @@ func (c *Client) leaveToOthers(key string) {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.leftToOthers) >= sweepAt {
-		for k, until := range c.leftToOthers {
-			if until < now {
-				delete(c.leftToOthers, k)
-			}
-		}
-	}
-	c.leftToOthers[key] = now.Add(leaveAlone)
-	if q := c.queues[key]; q != nil {
+	c.leftToOthers.Put(key, now.Add(leaveAlone), func(_ string, until monotonic.Moment) bool { return until < now })
+	if q := c.queues.All[key]; q != nil {
 		q.wantedAt = now
 	}
 }

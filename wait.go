@@ -108,7 +108,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 		}
 		return q.readOrSleep(now, monotonic.Never)
 	}
-	if until, ok := c.leftToOthers[w.key]; ok && now < until {
+	if until, ok := c.leftToOthers.All[w.key]; ok && now < until {
 		w.refused = true // the key is left to other processes, as if they held it
 		c.replan(q, keyLeftAlone, nil, 0)
 		return q.readOrSleep(now, until)

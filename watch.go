@@ -24,7 +24,7 @@ func (c heads) Waiting() bool {
 func (c heads) Keys(again bool) (keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, q := range c.queues {
+	for key, q := range c.queues.All {
 		switch {
 		case q.head == nil:
 		case q.head.asking && again:
@@ -52,7 +52,7 @@ func (c heads) Ask(keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range keys {
-		if q := c.queues[key]; q != nil {
+		if q := c.queues.All[key]; q != nil {
 			q.look()
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Client) read(key string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.queues[key]; q != nil && q.head != nil {
+	if q := c.queues.All[key]; q != nil && q.head != nil {
 		c.replan(q, readFailed, nil, 0)
 	}
 }
@@ -139,7 +139,7 @@ func (c *Client) Feed() store.Feed {
 // new plan if it is not. A key that changed hands lately is worth polling often: the waiters of
 // its last holder's process leave it alone for a moment only. Call it with c.mu held.
 func (c *Client) saw(s *store.Status) (often bool) {
-	q := c.queues[s.Key]
+	q := c.queues.All[s.Key]
 	switch {
 	case q == nil || q.head == nil || q.head.asking:
 		return false
@@ -155,8 +155,8 @@ func (c *Client) saw(s *store.Status) (often bool) {
 		q.look() // a claim leaves the word again
 	}
 	now := c.clock.Now()
-	if until, ok := c.leftToOthers[s.Key]; ok && now < until && q.sharers == 0 { // otherwise the holder may be this client
-		delete(c.leftToOthers, s.Key) // another process has the key now
+	if until, ok := c.leftToOthers.All[s.Key]; ok && now < until && q.sharers == 0 { // otherwise the holder may be this client
+		delete(c.leftToOthers.All, s.Key) // another process has the key now
 		q.wakeUp = lookAgain
 		q.head.poke()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -15,9 +16,8 @@ import (
 // the fields of a unique index. Waiters wait under the _id, which a refused claim learns. So
 // that is where a wake-up must go.
 type freedNames struct {
-	mu      sync.Mutex // protects what follows
-	keys    map[string]freedName
-	sweepAt int
+	mu   sync.Mutex // protects keys
+	keys swept.Map[string, freedName]
 }
 
 type freedName struct {
@@ -40,27 +40,15 @@ func (f *freedNames) add(key string, document bson.RawValue) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.keys == nil {
-		f.keys = map[string]freedName{}
-	}
 	now := time.Now()
-	f.keys[key] = freedName{id, now}
-	if len(f.keys) < f.sweepAt {
-		return
-	}
-	for old, name := range f.keys {
-		if now.Sub(name.at) > freedFor {
-			delete(f.keys, old)
-		}
-	}
-	f.sweepAt = max(64, 2*len(f.keys))
+	f.keys.Put(key, freedName{id, now}, func(_ string, name freedName) bool { return now.Sub(name.at) > freedFor })
 }
 
 // of returns the key under which waiters for the document wait.
 func (f *freedNames) of(key string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if name, ok := f.keys[key]; ok {
+	if name, ok := f.keys.All[key]; ok {
 		return name.key
 	}
 	return key

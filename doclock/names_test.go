@@ -135,12 +135,12 @@ func TestTheNamesOfFreedDocumentsAreForgotten(t *testing.T) {
 	assert.Equal(t, `{"_id":{"$numberInt":"17"}}`, f.of(`{"sku":"x"}`))
 	assert.Equal(t, `{"_id":"y"}`, f.of(`{"_id":"y"}`))
 	assert.Equal(t, `{"sku":"z"}`, f.of(`{"sku":"z"}`))
-	require.Len(t, f.keys, 1)
-	old := f.keys[`{"sku":"x"}`]
+	require.Len(t, f.keys.All, 1)
+	old := f.keys.All[`{"sku":"x"}`]
 	old.at = old.at.Add(-2 * freedFor)
-	f.keys[`{"sku":"x"}`] = old
+	f.keys.All[`{"sku":"x"}`] = old
 	for i := range 1000 {
 		f.add(asValue(bson.D{{Key: "sku", Value: i}}).String(), asValue(i))
 	}
-	assert.NotContains(t, f.keys, `{"sku":"x"}`)
+	assert.NotContains(t, f.keys.All, `{"sku":"x"}`)
 }
