@@ -33,16 +33,12 @@ func (c *Client) watchSleep() {
 		return
 	}
 	c.watchdog.awake = true
-	time.AfterFunc(watchdogPeriod, c.lookForSleep)
+	time.AfterFunc(watchdogPeriod, func() { c.background.Do(c.lookForSleep) })
 }
 
 // lookForSleep checks for sleep when the timer fires, and sets it again while there are leases
 // or waiters.
 func (c *Client) lookForSleep() {
-	c.background.Do(c.measureSleep)
-}
-
-func (c *Client) measureSleep() {
 	asleep := c.watchdog.meter.Asleep()
 	if asleep-c.watchdog.seen >= sleptAtLeast {
 		c.afterSleep()

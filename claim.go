@@ -165,9 +165,9 @@ func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenH
 	}
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
-	h := c.newHolding(w.ctx, &claim, w.terms)
+	h := newHolding(w.ctx, c, &claim, w.terms)
 	grant, err := c.store.Acquire(ctx, claim)
-	return c.settle(h, w, nil, sent, grant, err)
+	return h.settleClaim(w, nil, sent, grant, err)
 }
 
 // newID makes an ID for an acquisition.
@@ -175,10 +175,11 @@ func (c *Client) newID() string {
 	return rand.Text()
 }
 
-// settle handles the reply to a claim. It begins the lease that was granted, or makes sure that
+// settleClaim handles the reply to a claim. It begins the lease that was granted, or makes sure that
 // the claim leaves nothing behind. from is the acquisition that a handoff named; nil for other
 // claims.
-func (c *Client) settle(h *holding, w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
+func (h *holding) settleClaim(w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
+	c := h.client
 	now := c.clock.Now()
 	if err != nil {
 		if !store.IsCertain(err) {
@@ -242,11 +243,11 @@ func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sen
 	hs, batch := make([]*holding, len(keys)), make([]store.Claim, len(keys))
 	for i, key := range keys {
 		batch[i] = w.terms.claim(key, c.newID(), c.owner)
-		hs[i] = c.newHolding(w.ctx, &batch[i], w.terms)
+		hs[i] = newHolding(w.ctx, c, &batch[i], w.terms)
 	}
 	var after Leases
 	for i, a := range c.together.AcquireMany(ctx, batch) {
-		l, refusal := c.settle(hs[i], &waiter{}, nil, sent, a.Grant, a.Err)
+		l, refusal := hs[i].settleClaim(&waiter{}, nil, sent, a.Grant, a.Err)
 		switch {
 		case refusal != nil && err == nil:
 			err = failed("acquire", keys[i], refusal)

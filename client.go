@@ -92,10 +92,10 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 }
 
 // WithSession makes one session of the process keep all its leases: the session is renewed
-// three times in a TTL, however many leases it keeps. A lease comes under the session at its
-// first renewal. If the session is lost, so are all leases under it. After a crash each key is
+// three times in a TTL, however many leases it keeps. A lease joins the session at its first
+// renewal. If the session is lost, so are all leases in it. After a crash each key is
 // free within the longer of the lease's TTL and the client's, which is the session's. A lease
-// with NoRenewal, or whose TTL is shorter than the client's, does not come under the session.
+// with NoRenewal, or whose TTL is shorter than the client's, does not join the session.
 // Use a session for hundreds of leases that are held for long. The store must have sessions:
 // package doclock's does not.
 func WithSession() ClientOption {

@@ -74,7 +74,7 @@
 //   - Renew: the renewal counts as failed and is sent again. The old deadline stands.
 //   - Release: it is sent again by ID, until it is answered or the TTL is over. If the
 //     store then finds nothing, the first attempt worked.
-//   - A hand-over inside a process: both IDs are undone, so the key becomes free and the
+//   - A handoff inside a process: both IDs are undone, so the key becomes free and the
 //     waiter asks for it itself.
 //   - Resume: the new ID is undone. If the claim was never applied, the ticket stays good.
 //
@@ -88,7 +88,7 @@
 // [Lease.Release] ends the lease first and then removes its ID from the store. A lease
 // that was lost is removed too, but no sooner than one margin after its end: its holder
 // may need that time to notice. If a waiter of the same client is in line, the key is
-// handed over to it in one step instead. Once waiters of other processes have left word
+// handed off to it in one step instead. Once waiters of other processes have left word
 // (a mark in the record, which says that a process waits), that happens at most 16 times
 // in a row and for at most 100 ms. Then this client's waiters leave the key alone for
 // 50 ms.

@@ -66,11 +66,11 @@ func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, ha
 	c := h.client
 	values, end := c.observe(w.ctx, OpTransfer, w.key, w.terms)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	sent, next := c.clock.Now(), c.newHolding(w.ctx, &claim, w.terms)
+	sent, next := c.clock.Now(), newHolding(w.ctx, c, &claim, w.terms)
 	ctx, cancel := c.background.Bound(values, min(until, sent.Add(claim.TTL)))
 	grant, err := c.store.Transfer(ctx, h.ref, claim)
 	cancel()
-	lease, err := c.settle(next, w, &h.ref, sent, grant, err)
+	lease, err := next.settleClaim(w, &h.ref, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
 	switch {
 	case err == nil:

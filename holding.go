@@ -60,7 +60,7 @@ type holding struct {
 }
 
 // newHolding makes a holding that is not granted yet.
-func (c *Client) newHolding(ctx context.Context, claim *store.Claim, t *terms) *holding {
+func newHolding(ctx context.Context, c *Client, claim *store.Claim, t *terms) *holding {
 	h := &holding{client: c, ref: claim.Ref, terms: t, values: ctx, Slot: keeper.Slot{TTL: t.ttl}}
 	h.listen()
 	return h

@@ -79,7 +79,7 @@ func (l *Lease) linger() bool {
 	opening, live := c.watch.Hears()
 	kept := h.queue.holder == h && h.listens && !c.drained.Load() && live && opening == h.heard.opening && h.rest(c.clock.Now())
 	if kept {
-		h.keepTimer = time.AfterFunc(l.terms.linger, func() { c.freeIdle(h) })
+		h.keepTimer = time.AfterFunc(l.terms.linger, h.freeIdle)
 		if head := h.queue.head; head != nil {
 			head.poke()
 		}
@@ -176,7 +176,8 @@ func (l *Lease) startLocal() (*Lease, error) {
 // takeIdle gives w the key that this client keeps: at once, or otherwise by a handoff in the
 // store, which gone tells. The lease has yet to be started, and counts as background work until
 // then. c.mu is held.
-func (c *Client) takeIdle(w *waiter, h *holding) (l *Lease, gone <-chan struct{}) {
+func (h *holding) takeIdle(w *waiter) (l *Lease, gone <-chan struct{}) {
+	c := h.client
 	if h.leaving || h.current() != nil {
 		return nil, nil
 	}
@@ -198,7 +199,7 @@ func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 		c.mu.Unlock()
 		return nil, nil
 	}
-	l, gone := c.takeIdle(w, q.holder)
+	l, gone := q.holder.takeIdle(w)
 	c.mu.Unlock()
 	if l != nil {
 		return l.startLocal()
@@ -242,18 +243,12 @@ func (c *Client) dismissAll() {
 }
 
 // freeIdle frees the key of a holding, if it is idle.
-func (c *Client) freeIdle(h *holding) {
+func (h *holding) freeIdle() {
+	c := h.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !h.leaving && h.current() == nil {
 		c.dismiss(h)
-	}
-}
-
-// asked records that another process waits for a key that this client may keep. c.mu is held.
-func (c *Client) asked(key string) {
-	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
-		c.dismiss(q.holder)
 	}
 }
 

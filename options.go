@@ -96,7 +96,7 @@ func MaxHold(d time.Duration) Option {
 }
 
 // MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. Work
-// that does call it may take as long as it likes. By default no progress is asked for.
+// that does call it may take as long as it likes. By default, Progress is not required.
 func MaxStall(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxStall = d; return positive("MaxStall", d) })
 }
@@ -156,14 +156,14 @@ func MinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// Note adds a text to the holder that is shown wherever the lock is looked at: at most
-// 1,024 bytes of UTF-8.
+// Note attaches a text to the holder, shown wherever the lock is inspected: at most 1,024
+// bytes of UTF-8.
 func Note(text string) AcquireOption {
 	return acquireOption(func(t *terms) error { t.note = text; return checkText("Note", text, 0, maxNote) })
 }
 
 // WithOwner names this process for people who look at its locks: 1 to 256 bytes of
-// UTF-8, by default host/pid. The name decides nothing.
+// UTF-8, by default host/pid. The name is informational only.
 func WithOwner(name string) ClientOption {
 	return clientOption(func(c *config) error { c.owner = name; return checkText("WithOwner", name, 1, maxOwner) })
 }

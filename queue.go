@@ -124,7 +124,7 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	}
 	status := q.status()
 	w.refused = w.refused || q.head.refused
-	word = c.wordLeft(w)
+	word = q.wordLeft(w)
 	led := q.head == w
 	c.unlink(w)
 	if led && q.head != nil && q.head.terms.shares() != w.terms.shares() {
@@ -255,17 +255,19 @@ func (h *holding) announceBeside() (at monotonic.Moment) {
 // freedAfter tells waiters that the key is free, unless the announcement made beside the
 // release came late enough for them. inTime says that the command was answered and found the
 // holder.
-func (c *Client) freedAfter(key string, beside monotonic.Moment, inTime bool) {
+func (h *holding) freedAfter(beside monotonic.Moment, inTime bool) {
+	c := h.client
 	if beside != 0 && inTime && c.clock.Since(beside) <= besideStill {
 		return // forget woke this client's waiters
 	}
-	c.freed(key)
+	c.freed(h.ref.Key)
 }
 
 // leaveToOthers keeps the waiters of this client from a key for a moment, because waiters of
 // other processes left word for it. Those of this client are a round trip closer and would
 // otherwise always win.
-func (c *Client) leaveToOthers(key string) {
+func (h *holding) leaveToOthers() {
+	c, key := h.client, h.ref.Key
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

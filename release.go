@@ -172,7 +172,7 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	inTime := err == nil
 	done, free, err := h.released(wanted, err)
 	if free {
-		c.freedAfter(h.ref.Key, beside, inTime)
+		h.freedAfter(beside, inTime)
 	}
 	return done, err
 }
@@ -188,7 +188,7 @@ func (h *holding) released(wanted bool, err error) (done, free bool, answer erro
 		return false, unknown, h.withLoss(failed("release", h.ref.Key, err))
 	}
 	if wanted && h.turnIsOver() {
-		h.client.leaveToOthers(h.ref.Key) // before forget wakes this client's own waiters
+		h.leaveToOthers() // before forget wakes this client's own waiters
 	}
 	h.mu.Lock()
 	err = h.answered(err)

@@ -127,7 +127,7 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	under := h.member.under
 	h.mu.Unlock()
 	if answer.Wanted && h.heardWord() {
-		h.client.freeIdle(h)
+		h.freeIdle()
 	}
 	switch cause := verdict(answer.Err); {
 	case cause != nil:

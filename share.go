@@ -100,9 +100,8 @@ func (h *holding) turnIsOver() bool {
 }
 
 // wordLeft returns the end of the word that w leaves behind as it goes without the key. It is
-// zero unless that word keeps sharers out for no purpose. Call it with c.mu held.
-func (c *Client) wordLeft(w *waiter) (until time.Time) {
-	q := w.queue
+// zero unless that word keeps sharers out for no purpose.
+func (q *queue) wordLeft(w *waiter) (until time.Time) {
 	seen := q.plan.seen
 	if w.terms.shares() || w.asking || seen == nil { // a claim that is under way leaves another word: see takeBackLate
 		return time.Time{}

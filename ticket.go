@@ -133,8 +133,8 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 
 func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic.Moment) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	h := c.newHolding(w.ctx, &claim, w.terms)
+	h := newHolding(w.ctx, c, &claim, w.terms)
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 	grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
-	return c.settle(h, w, nil, sent, grant, err)
+	return h.settleClaim(w, nil, sent, grant, err)
 }

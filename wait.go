@@ -95,7 +95,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	case q.head != w:
 		return w.sleepUntil(0)
 	case q.holder != nil:
-		if l, _ := c.takeIdle(w, q.holder); l != nil {
+		if l, _ := q.holder.takeIdle(w); l != nil {
 			w.asking = true
 			return move{step: toStart, lease: l}
 		}

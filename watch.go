@@ -70,7 +70,9 @@ func (c heads) Wanted(key string) {
 	c.asks.of(key).Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked(key)
+	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
+		c.dismiss(q.holder)
+	}
 }
 
 // Deaf frees all keys that are kept.
