@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
@@ -166,6 +167,7 @@ func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenH
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
 	h := newHolding(w.ctx, c, &claim, w.terms)
+	c.calls.Add(observe.Acquire)
 	grant, err := c.store.Acquire(ctx, claim)
 	return h.settleClaim(w, nil, sent, grant, err)
 }
@@ -246,6 +248,7 @@ func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sen
 		hs[i] = newHolding(w.ctx, c, &batch[i], w.terms)
 	}
 	var after Leases
+	c.calls.Add(observe.Acquire)
 	for i, a := range c.together.AcquireMany(ctx, batch) {
 		l, refusal := hs[i].settleClaim(&waiter{}, nil, sent, a.Grant, a.Err)
 		switch {

@@ -44,7 +44,7 @@ type Client struct {
 	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
 	commands counter            // nil: the store has no database
-	counts   *observe.Store     // the store, with its calls counted
+	calls    observe.Calls      // of the store
 	prompt   bool               // the store answers at once: see send
 	bulk     store.BulkReleaser // nil: the store has no bulks
 	together store.BulkAcquirer // nil: the store has no bulks of claims
@@ -103,39 +103,49 @@ func WithSession() ClientOption {
 }
 
 func newClient(s store.Store, conf config) *Client {
-	counts := observe.Count(s)
 	c := &Client{
 		config:   conf,
 		pkg:      "mongolock",
 		guard:    newGuard(&conf),
-		store:    counts,
-		counts:   counts,
+		store:    s,
 		draining: make(chan struct{}),
 		closeOK:  make(chan struct{}),
 	}
 	c.measure(suspend.New())
 	_, c.prompt = s.(store.Prompt)
 	c.background = tasks.New(&c.clock, c.prompt)
-	c.commands, c.warning.store = offered[counter](s), offered[trapWarner](s)
-	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
+	c.commands, _ = store.As[counter](s)
+	c.warning.store, _ = store.As[trapWarner](s)
+	c.bulk, _ = s.(store.BulkReleaser)
+	c.together, _ = s.(store.BulkAcquirer)
 	if conf.session {
 		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
 	}
 	c.keeper = newKeeper(c)
 	c.returner.client = c
 	c.cleaner = cleaner.New(cleaner.Host{
-		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: counts.Undo, Stop: c.draining, Logger: conf.logger,
+		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: c.undo, Stop: c.draining, Logger: conf.logger,
 		Freed: func(key string) { c.freed(key) },
 	})
 	if of, ok := s.(inside.Packaged); ok {
 		c.pkg = of.Package()
 	}
 	c.watch = wake.New(wake.Host{
-		Clock: &c.clock, Tasks: c.background, Feed: counts.Feed(), Mute: conf.noFeed, Look: counts.Look, Call: releaseBound, Batch: batchSize,
+		Clock: &c.clock, Tasks: c.background, Feed: c.calls.Feed(store.FeedOf(s)), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize,
 		Still: besideStill, Stop: c.draining, Waiters: heads{c}, Logger: conf.logger,
 	})
 	c.watchStats()
 	return c
+}
+
+func (c *Client) undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
+	c.calls.Add(observe.Undo)
+	return c.store.Undo(ctx, claim, from)
+}
+
+func (c *Client) lookAt(ctx context.Context, keys []string) ([]store.Status, error) {
+	c.calls.Add(observe.Look)
+	return c.store.Look(ctx, keys)
 }
 
 // Acquire waits until the key is granted. It gives up when ctx ends (with an error that matches
@@ -222,7 +232,7 @@ func (c *Client) look(ctx context.Context, op, key string) (Status, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	all, err := c.store.Look(ctx, []string{key})
+	all, err := c.lookAt(ctx, []string{key})
 	if err != nil {
 		return Status{}, &fault{op: op, key: key, err: err}
 	}
@@ -239,6 +249,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		c.calls.Add(observe.List)
 		for s, err := range c.store.List(ctx, prefix) {
 			if err != nil {
 				yield(Status{}, &fault{op: "list", key: prefix, err: err})

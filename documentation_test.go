@@ -70,8 +70,8 @@ func ofInterface(pkg, typ, method string) bool {
 		return slices.Contains(contract, method)
 	case pkg == "schedule" && typ == "Memory": // the contract of schedule.Store, and its clock
 		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now"}, method)
-	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder"): // which package fmt calls
-		return slices.Contains([]string{"String", "GoString", "Format"}, method)
+	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder" || typ == "Status"): // which packages fmt and log/slog call
+		return slices.Contains([]string{"String", "GoString", "Format", "LogValue"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"
 	case pkg == "promlock" || pkg == "otellock": // which the library and Prometheus call

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -144,11 +145,12 @@ func (r *returner) many(leases []*holding, bound time.Duration) {
 		case other != nil:
 			others = append(others, other)
 		default:
-			mine, batch = append(mine, h), append(batch, store.Ending{Ref: h.ref, Keep: h.keep(), Again: bound == againBound})
+			mine, batch = append(mine, h), append(batch, store.Ending{Ref: h.ref, Keep: h.keep()})
 		}
 	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
 	ctx, cancel := c.background.Within(values, bound)
+	c.calls.Add(observe.Release)
 	answers := c.bulk.ReleaseMany(ctx, batch)
 	cancel()
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -68,6 +69,7 @@ func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, ha
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, next := c.clock.Now(), newHolding(w.ctx, c, &claim, w.terms)
 	ctx, cancel := c.background.Bound(values, min(until, sent.Add(claim.TTL)))
+	c.calls.Add(observe.Transfer)
 	grant, err := c.store.Transfer(ctx, h.ref, claim)
 	cancel()
 	lease, err := next.settleClaim(w, &h.ref, sent, grant, err)

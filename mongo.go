@@ -9,7 +9,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
@@ -53,7 +52,7 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 	if err := c.ready(ctx, "ensure index", ""); err != nil {
 		return err
 	}
-	s, ok := c.counts.Unwrap().(interface{ EnsureIndex(context.Context) error })
+	s, ok := c.store.(interface{ EnsureIndex(context.Context) error })
 	if !ok {
 		return &fault{op: "ensure index", err: errors.ErrUnsupported}
 	}
@@ -67,21 +66,6 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 
 // A counter is a store that counts the commands that it sends, by name.
 type counter interface{ Commands() map[string]uint64 }
-
-// offered returns the store as a T, or the store that it wraps, or nil if neither is one.
-func offered[T any](s store.Store) (none T) {
-	for s != nil {
-		if found, ok := s.(T); ok {
-			return found
-		}
-		w, ok := s.(interface{ Unwrap() store.Store })
-		if !ok {
-			return none
-		}
-		s = w.Unwrap()
-	}
-	return none
-}
 
 // A trapWarner is a store that knows what goes wrong with locks on its deployment, as the one
 // on MongoDB does. It logs that, and sends some commands to find out.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
@@ -167,6 +168,7 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	}
 	ctx, cancel := c.background.Bound(values, until)
 	beside := h.announceBeside()
+	c.calls.Add(observe.Release)
 	wanted, err := c.store.Release(ctx, h.ref, h.keep())
 	cancel()
 	inTime := err == nil

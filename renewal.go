@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -51,6 +52,7 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 	for i, item := range batch {
 		request[i] = item.(*holding).renewal()
 	}
+	c.calls.Add(observe.Renew)
 	answers = c.store.Renew(ctx, request)
 	return answers, func() { end(renewed(batch, answers)) }
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -133,13 +134,14 @@ func (c *Client) takeBack(key string, until time.Time) {
 	if until.IsZero() {
 		return
 	}
-	words := c.counts.Withdrawer()
+	words := store.WithdrawerOf(c.store)
 	if words == nil {
 		return
 	}
 	c.background.Go(func() {
 		ctx, cancel := c.background.Within(context.Background(), releaseBound)
 		defer cancel()
+		c.calls.Add(observe.Withdraw)
 		if err := words.Withdraw(ctx, key, until); err != nil {
 			c.logger.Debug("mongolock: a word was not taken back; it runs out by itself", "key", key, "error", err)
 			return

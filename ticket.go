@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -134,6 +135,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic.Moment) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	h := newHolding(w.ctx, c, &claim, w.terms)
+	c.calls.Add(observe.Transfer)
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 	grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
 	return h.settleClaim(w, nil, sent, grant, err)

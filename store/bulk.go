@@ -8,8 +8,7 @@ import (
 // An Ending asks to release a holder, as the arguments of Release do.
 type Ending struct {
 	Ref
-	Keep  time.Duration
-	Again bool // an earlier attempt failed: its record may be blocked, and should not hold up the others
+	Keep time.Duration
 }
 
 // Ended answers one Ending, as Release answers.

@@ -286,16 +286,23 @@ func FeedOf(s Store) Feed { return of[Feed](s) }
 // returns nil if neither is one.
 func WithdrawerOf(s Store) Withdrawer { return of[Withdrawer](s) }
 
-func of[T any](s Store) (none T) {
+// As returns the store as a T, or the store that it wraps (by a method Unwrap() Store), and
+// reports whether either is one.
+func As[T any](s Store) (found T, ok bool) {
 	for s != nil {
-		if found, ok := s.(T); ok {
-			return found
+		if found, ok = s.(T); ok {
+			return found, true
 		}
-		w, ok := s.(interface{ Unwrap() Store })
-		if !ok {
-			return none
+		w, wraps := s.(interface{ Unwrap() Store })
+		if !wraps {
+			break
 		}
 		s = w.Unwrap()
 	}
-	return none
+	return found, false
+}
+
+func of[T any](s Store) T {
+	found, _ := As[T](s)
+	return found
 }

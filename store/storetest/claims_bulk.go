@@ -23,7 +23,7 @@ var sharedBulkClaims = []claim{
 // releaseMany releases holders in one bulk.
 func (e *env) releaseMany(batch ...store.Ending) []store.Ended {
 	e.Helper()
-	bulk, _ := as[store.BulkReleaser](e.store)
+	bulk, _ := store.As[store.BulkReleaser](e.store)
 	answers := bulk.ReleaseMany(e.ctx(), batch)
 	if len(answers) != len(batch) {
 		e.Fatalf("a bulk of %d releases got %d answers", len(batch), len(answers))

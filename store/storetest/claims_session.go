@@ -24,7 +24,7 @@ var sessionClaims = []claim{
 
 // sessions are the store's.
 func (e *env) sessions() store.Sessions {
-	s, _ := as[store.Sessions](e.store)
+	s, _ := store.As[store.Sessions](e.store)
 	return s
 }
 

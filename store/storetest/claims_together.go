@@ -23,7 +23,7 @@ var foreignTogetherClaims = []claim{
 // claimMany makes claims in one bulk. A store that refuses bulks ends the claim.
 func (e *env) claimMany(batch ...store.Claim) (all []held, answers []store.Claimed) {
 	e.Helper()
-	bulk, _ := as[store.BulkAcquirer](e.store)
+	bulk, _ := store.As[store.BulkAcquirer](e.store)
 	sent := time.Now()
 	answers = bulk.AcquireMany(e.ctx(), batch)
 	if len(answers) != len(batch) {

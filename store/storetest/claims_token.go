@@ -120,7 +120,7 @@ func aRenewalMayTellOfAWaiter(e *env) {
 
 func (e *env) purge(key string) {
 	e.Helper()
-	purger, _ := as[Purger](e.store)
+	purger, _ := store.As[Purger](e.store)
 	if err := purger.Purge(key); err != nil {
 		e.Fatalf("removal of %q by hand: %v", key, err)
 	}

@@ -35,7 +35,7 @@ func (e *env) rounds(inVirtual, inReal int) int {
 	if e.mode != Virtual {
 		return inReal
 	}
-	if _, ok := as[store.Prompt](e.store); ok {
+	if _, ok := store.As[store.Prompt](e.store); ok {
 		return inVirtual
 	}
 	return min(inVirtual, inReal)

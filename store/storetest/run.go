@@ -119,45 +119,29 @@ func claimsOn(s store.Store) []claim {
 	} else {
 		all = append(all, exclusiveOnlyClaims...)
 	}
-	if _, ok := as[Purger](s); ok {
+	if _, ok := store.As[Purger](s); ok {
 		all = append(all, purgeClaims...)
 	}
-	if _, ok := as[Stranger](s); ok {
+	if _, ok := store.As[Stranger](s); ok {
 		all = append(all, foreignClaims...)
 	}
 	if store.FeedOf(s) != nil {
 		all = append(all, feedClaims...)
 	}
-	if _, ok := as[store.BulkReleaser](s); ok {
+	if _, ok := store.As[store.BulkReleaser](s); ok {
 		all = append(all, bulkClaims...)
 		if sharesKeys(s) {
 			all = append(all, sharedBulkClaims...)
 		}
 	}
-	if _, ok := as[store.BulkAcquirer](s); ok {
+	if _, ok := store.As[store.BulkAcquirer](s); ok {
 		all = append(all, togetherClaims...)
-		if _, ok := as[Stranger](s); ok {
+		if _, ok := store.As[Stranger](s); ok {
 			all = append(all, foreignTogetherClaims...)
 		}
 	}
-	if _, ok := as[store.Sessions](s); ok {
+	if _, ok := store.As[store.Sessions](s); ok {
 		all = append(all, sessionClaims...)
 	}
 	return all
-}
-
-// as finds an optional interface of s, or of a store that s wraps.
-func as[T any](s store.Store) (T, bool) {
-	for s != nil {
-		if found, ok := s.(T); ok {
-			return found, true
-		}
-		wrapper, ok := s.(interface{ Unwrap() store.Store })
-		if !ok {
-			break
-		}
-		s = wrapper.Unwrap()
-	}
-	var none T
-	return none, false
 }
