@@ -62,6 +62,13 @@ func (x *thing) answered() int {
 	return len(x.answers)
 }
 
+// last is the last answer.
+func (x *thing) last() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.answers[len(x.answers)-1]
+}
+
 func (x *thing) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,6 +115,13 @@ func (s *server) send(batch []Item, sent monotonic.Moment, limit time.Duration) 
 	return answers, func() {}
 }
 
+// does sets how the server answers.
+func (s *server) does(takes func(batch []Item) time.Duration, fails func(batch []Item) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes, s.fails = takes, fails
+}
+
 func (s *server) seen() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,17 +156,17 @@ func TestItemsDueTogetherAreRenewedInOneCall(t *testing.T) {
 func TestAFailedRenewalIsRepeatedInSmallParts(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
 		all := s.things(32, ttl)
-		s.fails = func(batch []Item) bool { // one of them is blocked, and holds up its call
+		s.does(nil, func(batch []Item) bool { // one of them is blocked, and holds up its call
 			for _, item := range batch {
 				if item.(*thing).name == "7" {
 					return true
 				}
 			}
 			return false
-		}
+		})
 		time.Sleep(ttl/3 + 3*time.Second)
 		for _, x := range all {
-			assert.Equal(t, x.name != "7", x.answers[len(x.answers)-1] == nil, x.name)
+			assert.Equal(t, x.name != "7", x.last() == nil, x.name)
 		}
 		assert.Equal(t, 32, s.seen()[0])
 		for _, n := range s.seen()[1:] {
@@ -188,7 +202,7 @@ func TestAnItemThatHasEndedIsNotRenewed(t *testing.T) {
 func TestRenewComesAfterTheRenewalUnderWay(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
 		x := s.things(1, ttl)[0]
-		s.takes = func([]Item) time.Duration { return time.Second }
+		s.does(func([]Item) time.Duration { return time.Second }, nil)
 		time.Sleep(ttl/3 + 100*time.Millisecond)
 		require.Len(t, s.seen(), 1)
 		answer, ok := s.Renew(x)
@@ -202,12 +216,12 @@ func TestRenewComesAfterTheRenewalUnderWay(t *testing.T) {
 
 func TestASlowCallForLongTTLsDelaysNoShortOnes(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
-		s.takes = func(batch []Item) time.Duration {
+		s.does(func(batch []Item) time.Duration {
 			if batch[0].slot().TTL > time.Minute {
 				return time.Hour
 			}
 			return 0
-		}
+		}, nil)
 		s.things(1, time.Hour)
 		short := s.things(1, 3*time.Second)[0]
 		time.Sleep(20*time.Minute + 10*time.Second)
@@ -218,7 +232,7 @@ func TestASlowCallForLongTTLsDelaysNoShortOnes(t *testing.T) {
 func TestManyItemsGoInBulksThatTheStoreAnswersInTime(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
 		const each = 2 * time.Millisecond
-		s.takes = func(batch []Item) time.Duration { return time.Duration(len(batch)) * each }
+		s.does(func(batch []Item) time.Duration { return time.Duration(len(batch)) * each }, nil)
 		s.things(2000, ttl)
 		time.Sleep(2 * ttl)
 		assert.Equal(t, firstBulk, s.seen()[0])
@@ -232,7 +246,7 @@ func TestManyItemsGoInBulksThatTheStoreAnswersInTime(t *testing.T) {
 func yielded(t *testing.T, first bool, takes time.Duration) (d time.Duration) {
 	in(t, func(t *testing.T, s *server) {
 		x := &thing{Slot: Slot{TTL: ttl, First: first}}
-		s.takes = func([]Item) time.Duration { return takes }
+		s.does(func([]Item) time.Duration { return takes }, nil)
 		s.Add(x, s.clock.Now().Add(time.Second))
 		time.Sleep(time.Second + time.Millisecond)
 		start := time.Now()
