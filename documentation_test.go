@@ -68,8 +68,6 @@ func ofInterface(pkg, typ, method string) bool {
 	switch {
 	case (pkg == "memstore" || pkg == "filestore" || pkg == "mongostore") && typ == "Store":
 		return slices.Contains(contract, method)
-	case pkg == "schedule" && typ == "Memory": // the contract of schedule.Store, and its clock
-		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now"}, method)
 	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder" || typ == "Status"): // which packages fmt and log/slog call
 		return slices.Contains([]string{"String", "GoString", "Format", "LogValue"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls

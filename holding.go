@@ -196,8 +196,8 @@ func (h *holding) why() error {
 }
 
 // end ends the holding, and the lease that is in it. The first cause stays.
-func (h *holding) end(cause error) bool {
-	return h.endIf(cause, func(*Lease) bool { return true })
+func (h *holding) end(cause error) {
+	h.endIf(cause, func(*Lease) bool { return true })
 }
 
 func (h *holding) endIf(cause error, is func(in *Lease) bool) bool {

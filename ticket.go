@@ -85,7 +85,7 @@ func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 }
 
 // unresumable returns why the package that acquired the lease cannot resume it.
-func (h *holding) unresumable() (why error, is bool) { //nolint:revive,staticcheck // as a type assertion
+func (h *holding) unresumable() (why error, is bool) { //nolint:revive // as a type assertion
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	why, is = h.values.Value(inside.Unresumable{}).(error)

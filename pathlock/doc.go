@@ -6,6 +6,9 @@
 //	err := tree.Do(ctx, pathlock.Request{Path: "/reports/2026"}, func(ctx context.Context, h *pathlock.Hold) error {
 //		return write(ctx, h.Lock.Path) // ctx ends when the path is not held any more
 //	})
+//	if err != nil {
+//		fmt.Println(err)
+//	}
 //
 // Do waits while other locks conflict, and refreshes its lock until the function returns. TryDo does
 // not wait. [Tree.Hold] and [Tree.TryHold] return the [Hold] instead, with Err, Done, Context and
@@ -86,7 +89,7 @@
 // # Time
 //
 // Only the storage's clock judges: that of Mongo's server, of the host with the files (a clock that
-// nobody can set), of the process with the memory. A lock past its time counts for nothing from that instant, whether
+// cannot be set), of the process with the memory. A lock past its time counts for nothing from that instant, whether
 // or not its record is still there: every request checks the expiry. No janitor is needed,
 // because a request that finds such a record in its way removes it. After an election of
 // another primary, whose clock may differ, a lock that was not written since then may count for

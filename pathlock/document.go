@@ -21,14 +21,8 @@ type document struct {
 	index index
 }
 
-// newDocument makes a tree with these locks. A tree that was never written to has none.
-func newDocument(locks ...Lock) *document {
-	d := &document{index: newIndex()}
-	for _, l := range locks {
-		d.index.put(l)
-	}
-	return d
-}
+// newDocument makes a tree without locks, as one is that was never written to.
+func newDocument() *document { return &document{index: newIndex()} }
 
 // An edit is the change that one request makes to a tree, in one step.
 type edit struct {

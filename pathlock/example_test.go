@@ -40,6 +40,9 @@ func Example() {
 	err := tree.Do(ctx, pathlock.Request{Path: "/reports/2026"}, func(ctx context.Context, h *pathlock.Hold) error {
 		return write(ctx, h.Lock.Path) // ctx ends when the path is not held any more
 	})
+	if err != nil {
+		fmt.Println(err)
+	}
 	report := pathlock.Request{Path: "/reports/2026", Timeouts: []time.Duration{10 * time.Minute}}
 	lock, err := tree.Lock(ctx, report)
 	var conflict *pathlock.ConflictError

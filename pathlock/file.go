@@ -19,7 +19,7 @@ import (
 const maxDocument = 8 << 20
 
 // A Dir keeps trees as files in a directory, for the processes of one host. A clock of the host
-// judges that counts from the host's start, and that nobody can set.
+// judges that counts from the host's start, and that cannot be set.
 type Dir struct{ trees *files }
 
 // files keep a document in each file.

@@ -54,8 +54,8 @@ func WithOwner(name string) Option {
 	})
 }
 
-// WithMargin sets for a Hold how long before the storage may grant its path again it ends: from 0 to
-// half of its timeout, by default the smaller of 1 s and a tenth of it.
+// WithMargin sets how long a Hold ends before the storage may grant its path again. That is from 0
+// to half of its timeout; by default the smaller of 1 s and a tenth of it.
 func WithMargin(d time.Duration) Option {
 	return option(func(t *Tree) error {
 		if d < 0 {

@@ -20,7 +20,7 @@ func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen jobs.State, now t
 		return
 	}
 	if full, ahead := s.isAhead(ctx, j, seen); ahead {
-		recent, isRecent := latest(j.plan, now.Add(-aMinute), now)
+		recent, isRecent := latest(j.plan, now.Add(-wrongBy), now)
 		if isRecent && full.Known && !ran(full, recent) {
 			j.due = recent
 		}
@@ -69,7 +69,7 @@ func (s *Scheduler) catchUp(j *job, seen jobs.State, now time.Time) {
 	switch {
 	case !seen.Known:
 		return
-	case seen.Decided.After(now.Add(aMinute)): // this process's sample of the clock is old
+	case seen.Decided.After(now.Add(wrongBy)): // this process's sample of the clock is old
 		j.due, j.mark, j.sure = j.after(now), time.Time{}, false
 		return
 	}
@@ -129,7 +129,7 @@ func (s *Scheduler) tellDropped(j *job, before time.Time, r jobs.Run, late bool)
 // would run. If the time is far ahead, the next claim takes decided back, and full is the job
 // with its past.
 func (s *Scheduler) isAhead(ctx context.Context, j *job, seen jobs.State) (full jobs.State, ahead bool) {
-	if seen.Decided.Sub(seen.Now) <= aMinute {
+	if seen.Decided.Sub(seen.Now) <= wrongBy {
 		return jobs.State{}, false
 	}
 	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithPast) // by the clock as it is now
@@ -138,7 +138,7 @@ func (s *Scheduler) isAhead(ctx context.Context, j *job, seen jobs.State) (full 
 	}
 	full = all[0]
 	by := full.Decided.Sub(full.Now)
-	if by <= aMinute {
+	if by <= wrongBy {
 		return jobs.State{}, false
 	}
 	far := by > farAhead

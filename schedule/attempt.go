@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// aMinute is how far apart two readings of the store's clock may be before the clock counts
+	// wrongBy is how far apart two readings of the store's clock may be before the clock counts
 	// as wrong.
-	aMinute = time.Minute
+	wrongBy = time.Minute
 
 	// A process whose claim was refused reads the job later, in case the due time was given
 	// back: after half of the time to the next one, but at most readAfter. If that time is
@@ -102,7 +102,7 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 		return err
 	}
 	j.pause = nil
-	if won.tracked.claimed.Began.Before(j.due.Add(-aMinute)) {
+	if won.tracked.claimed.Began.Before(j.due.Add(-wrongBy)) {
 		s.tooEarly(j, lease)
 		return nil
 	}
@@ -165,7 +165,7 @@ func runWith(r jobs.Run, lease *mongolock.Lease) Run {
 // jitter.
 func (s *Scheduler) await(j *job) {
 	switch now := s.store.Now(); {
-	case j.due.After(j.after(now.Add(aMinute))): // the clock has stepped back since it was chosen
+	case j.due.After(j.after(now.Add(wrongBy))): // the clock has stepped back since it was chosen
 		s.readAnew(j)
 	case j.due.After(now):
 		s.put(item{at: s.jittered(j, j.due), job: j})

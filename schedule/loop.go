@@ -91,7 +91,7 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	pause := newBackoff()
 	last := s.store.Now()
 	for first := true; ctx.Err() == nil; {
-		if now := s.store.Now(); now.Before(last.Add(-aMinute)) {
+		if now := s.store.Now(); now.Before(last.Add(-wrongBy)) {
 			s.startAgain()
 			last = now
 		} else {

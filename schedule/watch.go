@@ -115,7 +115,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 			s.put(item{at: s.store.Now(), job: j})
 		}
 	}
-	early := dead.Due.After(s.store.Now().Add(aMinute)) // it was claimed by a wrong clock
+	early := dead.Due.After(s.store.Now().Add(wrongBy)) // it was claimed by a wrong clock
 	if early || dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped) || dead.Attempt >= lastAttempt {
 		defer goOn()
 		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: j.beside}

@@ -147,3 +147,23 @@ func ExampleJobs_Fail() {
 	// schedule: read "report": no route to host
 	// written
 }
+
+// What one process does to a job is seen by the others.
+func ExampleJobs_Another() {
+	inTest(func(t testing.TB) {
+		jobs := scheduletest.New(t)
+		written := make(chan string)
+		if err := addReport(jobs.Scheduler, written); err != nil {
+			t.Fatalf("%v", err)
+		}
+		jobs.Start()
+		<-written
+		operator := jobs.Another()
+		if err := operator.Pause(t.Context(), "report"); err != nil {
+			t.Fatalf("%v", err)
+		}
+		state, err := jobs.Job(t.Context(), "report")
+		fmt.Println(state.Paused, err)
+	})
+	// Output: true <nil>
+}

@@ -28,7 +28,7 @@ type Store interface {
 	// does, but it ends a run that ran out if no other has taken its place.
 	Finish(ctx context.Context, e End) error
 
-	// Leave lets a run run out at once, with its outcome, so that another process repeats it.
+	// Leave makes a run expire at once, with its outcome, so that another process repeats it.
 	// It answers store.ErrGone as Finish does.
 	Leave(ctx context.Context, e End) error
 
