@@ -122,11 +122,17 @@ func (c *Cleaner) Left() (all []store.Ref) {
 
 // May reports whether a claim that is unsettled may hold the key. Then no other claim of the key
 // should be sent.
-func (c *Cleaner) May(key string) bool { return c.Len() > 0 && len(c.of(key)) > 0 }
-
-func (c *Cleaner) of(key string) (open []*claim) {
+func (c *Cleaner) May(key string) bool {
+	if c.Len() == 0 {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return len(c.of(key)) > 0
+}
+
+// of is called with the cleaner locked.
+func (c *Cleaner) of(key string) (open []*claim) {
 	for _, u := range c.keys[key] {
 		if !u.answered {
 			open = append(open, u)
@@ -150,9 +156,9 @@ func (c *Cleaner) Settle(ctx context.Context, key string) error {
 // try waits for one attempt at each claim of the key. If it fails, again says that an attempt had
 // begun before the call.
 func (c *Cleaner) try(ctx context.Context, key string) (again bool, err error) {
-	open := c.of(key)
-	tried := make([]<-chan struct{}, len(open))
 	c.mu.Lock()
+	open := c.of(key) // under the same lock as what follows: a claim that is settled has no attempt to wait for
+	tried := make([]<-chan struct{}, len(open))
 	for i, u := range open {
 		tried[i] = u.tried
 		if u.index == underWay {

@@ -258,3 +258,24 @@ func TestAnAttemptCostsTheSameHoweverManyClaimsAreUnsettled(t *testing.T) {
 	few, many := perAttempt(50), perAttempt(Most)
 	assert.Less(t, many, 2*few, "bytes for each attempt")
 }
+
+// In real time: it is a race between the callers and the attempts.
+func TestNoCallerWaitsForAClaimThatIsSettledMeanwhile(t *testing.T) {
+	f := newFixture(nil)
+	defer f.host.Tasks.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for i := range 500 {
+		for j := range 16 {
+			f.Add(store.Ref{Key: "k", ID: fmt.Sprint(i, " ", j)}, nil, f.clock.Now().Add(time.Hour))
+		}
+		var callers sync.WaitGroup
+		for range 16 {
+			callers.Go(func() { assert.NoError(t, f.Settle(ctx, "k"), "round %d", i) })
+		}
+		callers.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
