@@ -98,15 +98,22 @@ func (s *Scheduler) allowed(j *job) time.Duration { return j.maxLate + s.jitter 
 
 // tooLate reports whether a run that begins by now begins too late.
 func (s *Scheduler) tooLate(j *job, r jobs.Run) bool {
-	return j.maxLate > 0 && r.Attempt == 1 && r.Began.Sub(r.Due) > s.allowed(j)
+	allowed := s.allowed(j)
+	if r.Due.UnixMilli() == j.asked.Load() {
+		allowed += askedLate
+	}
+	return j.maxLate > 0 && r.Attempt == 1 && r.Began.Sub(r.Due) > allowed
 }
 
 // tellDropped reports the due times that the claim of a run has dropped: those after before, and
 // the run's own if it is too late.
 func (s *Scheduler) tellDropped(j *job, before time.Time, r jobs.Run, late bool) {
-	first, last := r.Due, r.Due
+	first, last, plan := r.Due, r.Due, j.plan
+	if late {
+		plan = j.times() // otherwise the run will do for a call of RunNow before it
+	}
 	if before = later(before, j.floor); !before.IsZero() {
-		first = j.plan.Next(before)
+		first = plan.Next(before)
 	}
 	if !late {
 		last = r.Due.Add(-time.Millisecond)
@@ -114,8 +121,8 @@ func (s *Scheduler) tellDropped(j *job, before time.Time, r jobs.Run, late bool)
 	if first.IsZero() || first.After(last) {
 		return
 	}
-	n := count(j.plan, first.Add(-time.Millisecond), last)
-	last, _ = latest(j.plan, first.Add(-time.Millisecond), last)
+	n := count(plan, first.Add(-time.Millisecond), last)
+	last, _ = latest(plan, first.Add(-time.Millisecond), last)
 	why := "later due times came before they could run"
 	if late {
 		why = "they were later than MaxLate allows"

@@ -145,7 +145,10 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	if j.beside {
 		s.await(j)
 	} else {
-		defer s.await(j)
+		defer func() {
+			j.due = j.after(r.Due) // the job may have been told to run meanwhile
+			s.await(j)
+		}()
 	}
 	if late {
 		s.runs.begin(r.ID, r.Began)

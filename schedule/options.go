@@ -62,7 +62,7 @@ func (o option) apply(c *config) error          { return o(c) }
 func Each() JobOption { return jobOption(func(c *jobConfig) error { c.each = true; return nil }) }
 
 // MaxLate drops a due time at which the job could not begin within d, for whatever reason. The
-// job's past shows it as TooLate, unless later ones were too late as well. Jitter does not count.
+// job's past shows it as TooLate, unless later ones were too late as well. Jitter does not count, and RunNow has a minute more.
 // By default no due time is too late.
 func MaxLate(d time.Duration) JobOption {
 	return jobOption(func(c *jobConfig) error {

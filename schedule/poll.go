@@ -12,6 +12,9 @@ const (
 	// asksLast is how long a poll finds a call of RunNow. A process that gets no answer for
 	// longer learns of it when it next reads the job.
 	asksLast = 5 * time.Minute
+
+	// askedLate is how much later than MaxLate says a call of RunNow may be found: by the second poll.
+	askedLate = 2 * pollEvery
 )
 
 // poll finds the jobs that RunNow was called for, until ctx ends.

@@ -51,8 +51,12 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 	}
 	if state.Paused {
 		s.setPassed(j, time.Time{})
-		if len(dead) > 0 && !j.once {
+		switch {
+		case j.once:
+		case len(dead) > 0: // it is repeated after the pause
 			s.readAt(j, s.store.Now().Add(pollEvery))
+		case !next.IsZero():
+			s.readAt(j, next.Add(time.Millisecond))
 		}
 		return
 	}
@@ -85,11 +89,12 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 		}
 		return
 	}
-	s.setPassed(j, time.Time{})
 	if !s.take(j) {
-		s.setStale(j) // a claim is under way: the job is read before the next one
+		s.setStale(j) // a claim is under way: the job is read before the next one, which may be far off
+		s.readAt(j, s.store.Now().Add(often))
 		return
 	}
+	s.setPassed(j, time.Time{})
 	if j.due = passed; state.Decided.Before(passed) {
 		s.catchUp(j, state, s.store.Now())
 	}

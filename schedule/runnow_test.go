@@ -1,0 +1,117 @@
+package schedule_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/scheduletest"
+)
+
+// A diary has what became of a nightly job, with the time of the day.
+type diary struct {
+	mu    sync.Mutex
+	begin time.Time
+	lines []string
+}
+
+func (d *diary) add(format string, a ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf("%v ", time.Since(d.begin).Truncate(time.Second))+fmt.Sprintf(format, a...))
+}
+
+func (d *diary) events() schedule.Option {
+	return schedule.WithEvents(func(e schedule.Event) {
+		switch e.Kind {
+		case schedule.Began:
+			d.add("%v attempt %d", e.Due.Sub(d.begin), e.Run.Attempt)
+		case schedule.Dropped:
+			d.add("%v dropped %d", e.Due.Sub(d.begin), e.Count)
+		}
+	})
+}
+
+func (d *diary) read() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.lines, "; ")
+}
+
+// nightly is a job that is due at 3:00 and at its first attempt takes a while.
+func nightly(takes time.Duration) schedule.Func {
+	return func(ctx context.Context, r schedule.Run) error {
+		if r.Attempt > 1 {
+			return nil
+		}
+		select {
+		case <-time.After(takes):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+var atThree = schedule.Cron("0 3 * * *")
+
+// RunNow comes from a process without the job, as it does from mongolock jobs run.
+func TestRunNowIsFoundByAPoll(t *testing.T) {
+	for name, test := range map[string]struct {
+		at   time.Duration
+		opts []schedule.JobOption
+		want string
+	}{
+		"idle":            {at: time.Hour + 3*time.Second, want: "1h0m30s 1h0m3s attempt 1; 3h0m0s 3h0m0s attempt 1"},
+		"MaxLate":         {at: time.Hour + 3*time.Second, opts: []schedule.JobOption{schedule.MaxLate(time.Second)}, want: "1h0m30s 1h0m3s attempt 1; 3h0m0s 3h0m0s attempt 1"},
+		"run under way":   {at: 3*time.Hour + 63*time.Second, want: "3h0m0s 3h0m0s attempt 1; 4h0m0s 3h1m3s attempt 1"},
+		"… with Each":     {at: 3*time.Hour + 63*time.Second, opts: []schedule.JobOption{schedule.Each()}, want: "3h0m0s 3h0m0s attempt 1; 4h0m0s 3h1m3s attempt 1"},
+		"… AtMostOnce":    {at: 3*time.Hour + 63*time.Second, opts: []schedule.JobOption{schedule.AtMostOnce()}, want: "3h0m0s 3h0m0s attempt 1; 4h0m0s 3h1m3s attempt 1"},
+		"… with Beside":   {at: 3*time.Hour + 63*time.Second, opts: []schedule.JobOption{schedule.Beside()}, want: "3h0m0s 3h0m0s attempt 1; 3h1m30s 3h1m3s attempt 1"},
+		"… and a MaxLate": {at: 3*time.Hour + 63*time.Second, opts: []schedule.JobOption{schedule.MaxLate(time.Second)}, want: "3h0m0s 3h0m0s attempt 1; 4h0m0s 3h1m3s dropped 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &diary{begin: time.Now()}
+				jobs := scheduletest.New(t, d.events())
+				require.NoError(t, jobs.Add("job", atThree, nightly(time.Hour), test.opts...))
+				jobs.Start()
+				time.Sleep(test.at)
+				require.NoError(t, jobs.Another().RunNow(t.Context(), "job"))
+				time.Sleep(20*time.Hour - test.at)
+				assert.Equal(t, test.want, d.read())
+			})
+		})
+	}
+}
+
+func TestARunThatWasStoppedDuringAPauseIsRepeatedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{begin: time.Now()}
+		jobs := scheduletest.New(t, d.events())
+		require.NoError(t, jobs.Add("job", atThree, nightly(time.Hour)))
+		other := jobs.Another(d.events())
+		require.NoError(t, other.Add("job", atThree, nightly(time.Hour)))
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error)
+		go func() { stopped <- other.Run(ctx) }()
+		time.Sleep(3*time.Hour + time.Second)
+		jobs.Start()
+		require.NoError(t, jobs.Another().Pause(t.Context(), "job"))
+		time.Sleep(10 * time.Minute)
+		stop()
+		require.NoError(t, <-stopped)
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, jobs.Another().Resume(t.Context(), "job"))
+		time.Sleep(time.Minute)
+		assert.Contains(t, d.read(), "3h0m0s attempt 2")
+	})
+}
