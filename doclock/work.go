@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
@@ -67,10 +69,13 @@ func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.C
 			continue
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, mongolock.ErrClosed), errors.Is(err, mongolock.ErrDisconnected):
+		case errors.Is(err, mongolock.ErrClosed), errors.Is(err, mongolock.ErrDisconnected), isWrong(err):
 			return err
 		}
 		l.logger.Warn("doclock: a worker cannot claim, and tries again", "collection", l.store.base.Soft.Name(), "error", err)
+		if errors.Is(err, ErrDecode) {
+			continue // that document is left alone for a while, and the next may be good
+		}
 		select {
 		case <-time.After(pauses.Next()):
 		case <-ctx.Done():
@@ -79,12 +84,26 @@ func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.C
 	return nil
 }
 
+// isWrong reports whether the server refuses the filter or the sort, whatever the documents are.
+func isWrong(err error) bool {
+	const badValue, failedToParse = 2, 9
+	var answer mongo.ServerError
+	return errors.As(err, &answer) && (answer.HasErrorCode(badValue) || answer.HasErrorCode(failedToParse))
+}
+
 // handle runs fn on a document, and ends the claim.
 func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.Context, *Claimed[T]) error) {
 	defer func() { _ = msg.Release() }() // does nothing after another end, also if fn panics
 	failed := fn(msg.Lease().Context(ctx), msg)
-	if msg.doc.ended || msg.Lease().Err() != nil && !errors.Is(msg.Lease().Err(), mongolock.ErrLost) {
-		return // fn has ended the claim
+	tell := func(err error) {
+		l.logger.Warn("doclock: the work on a document failed", "key", msg.Lease().Key(), "attempts", msg.Attempts(),
+			"collection", l.store.base.Soft.Name(), "error", err)
+	}
+	if msg.doc.ended || msg.Lease().Err() != nil && !errors.Is(msg.Lease().Err(), mongolock.ErrLost) { // fn has ended the claim
+		if failed != nil && ctx.Err() == nil {
+			tell(failed)
+		}
+		return
 	}
 	bare := context.WithoutCancel(ctx) // the document must come back although ctx has ended
 	var unended error
@@ -98,7 +117,6 @@ func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.
 		unended = msg.doc.finish(bare, "requeue", e)
 	}
 	if err := errors.Join(failed, unended); err != nil && (ctx.Err() == nil || unended != nil && !store.IsCertain(unended)) {
-		l.logger.Warn("doclock: the work on a document failed", "key", msg.Lease().Key(), "attempts", msg.Attempts(),
-			"collection", l.store.base.Soft.Name(), "error", err)
+		tell(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -124,5 +125,58 @@ func TestWorkRefusesWhatCannotWork(t *testing.T) {
 		assert.ErrorContains(t, locks.Work(t.Context(), 1, ready, nil, fn, mongolock.Shared()), "Shared")
 		time.AfterFunc(time.Second, func() { _ = locks.Close() })
 		assert.ErrorIs(t, locks.Work(t.Context(), 3, ready, nil, fn), mongolock.ErrClosed)
+	})
+}
+
+func TestWorkGetsPastDocumentsThatDoNotDecode(t *testing.T) {
+	type order struct {
+		ID string `bson:"_id"`
+		N  int    `bson:"n"`
+	}
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		for i := range 20 {
+			put(t, coll, bson.M{"_id": fmt.Sprintf("a%02d", i), "state": "ready", "n": "no number"})
+		}
+		put(t, coll, bson.M{"_id": "good", "state": "ready", "n": 1})
+		locks := locksOn[order](t, coll)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := false
+		require.NoError(t, locks.Work(ctx, 1, ready, bson.D{{Key: "_id", Value: 1}}, func(context.Context, *Claimed[order]) error {
+			done = true
+			cancel()
+			return nil
+		}))
+		assert.True(t, done)
+		require.NoError(t, locks.Close())
+	})
+}
+
+func TestWorkReturnsTheErrorOfAWrongFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := locksOn[bson.M](t, newReplicaSet(0).collection(t))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := locks.Work(ctx, 3, bson.M{"state": bson.M{"$no": 1}}, nil, func(context.Context, *Claimed[bson.M]) error { return nil })
+		require.ErrorContains(t, err, "$no")
+		require.NoError(t, ctx.Err(), "it went on asking")
+		require.NoError(t, locks.Close())
+	})
+}
+
+func TestWorkThatEndsItsClaimAndFailsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		put(t, coll, bson.M{"_id": "m", "state": "ready"})
+		var log bytes.Buffer
+		locks := locksOn[bson.M](t, coll, With(mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, locks.Work(ctx, 1, ready, nil, func(ctx context.Context, msg *Claimed[bson.M]) error {
+			return errors.Join(errors.New("no receiver"), msg.Requeue(ctx, time.Hour))
+		}))
+		assert.Contains(t, log.String(), "no receiver")
+		require.NoError(t, locks.Close())
 	})
 }
