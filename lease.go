@@ -220,9 +220,14 @@ func (l *Lease) leave() bool {
 	if l.end(ErrReleased) && l.linger() {
 		return true
 	}
-	l.holding.mu.Lock()
-	defer l.holding.mu.Unlock()
-	return l.holding.lease != l
+	h := l.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lease != l {
+		return true
+	}
+	h.release.decided = true // so that what the caller gives back is still this lease, although another call releases it too
+	return false
 }
 
 // result returns whether the release is over, and its error so far.

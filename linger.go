@@ -104,10 +104,10 @@ func (h *holding) rest(now monotonic.Moment) bool {
 
 // passes reports whether the holding may go from one lease to the next. It may not while the
 // two could not be told apart in time: a renewal is under way, or has failed; a release was
-// begun; a process waits; or the store may have the holding no more.
+// begun, or is about to be; a process waits; or the store may have the holding no more.
 func (h *holding) passes(now monotonic.Moment) bool {
 	trusted := now < h.storeTrusted() && !h.term.Failing()
-	return trusted && h.release.state == kept && h.renewing == nil && !h.wanted
+	return trusted && h.release.state == kept && !h.release.decided && h.renewing == nil && !h.wanted
 }
 
 // goOn has the renewals go on that ended with the lease: by the holding's session, or its own.

@@ -34,6 +34,7 @@ const (
 // protected by the lease's mu.
 type release struct {
 	state   releaseState
+	decided bool          // a caller is about to begin: the holding goes on with no other lease
 	inDoubt bool          // an attempt may have been applied although its reply was lost
 	attempt chan struct{} // closed when the attempt under way is over; made by the first caller that waits for it
 	err     error         // the last attempt's; once settled, what Release returns
