@@ -14,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/store"
 )
 
 // stale is how old a sample of the server's clock may get. A lost claim brings no new
@@ -181,8 +182,15 @@ func (m *Mongo) Names(ctx context.Context) ([]string, error) {
 	return names, cursor.Err()
 }
 
-// Forget deletes a job.
+// Forget deletes a job, but not a document that is not marked as one. It says so.
 func (m *Mongo) Forget(ctx context.Context, name string) error {
-	_, err := m.base.Remove(mongobase.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: name}, ours})
-	return mongoerr.Mark(err)
+	ctx = mongobase.Bare(ctx)
+	r, err := m.base.Remove(ctx, m.base.Durable, bson.D{{Key: "_id", Value: name}, ours})
+	if err != nil || r.Found() {
+		return mongoerr.Mark(err)
+	}
+	if _, err := m.Read(ctx, []string{name}, WithoutPast); errors.Is(err, store.ErrForeign) {
+		return err
+	}
+	return nil
 }
