@@ -46,14 +46,23 @@ func lastDue(expression string, now time.Time) time.Time {
 // hostZone returns the name of this host's time zone, by which cron reads a crontab, or nothing if
 // it has none: that is UTC.
 func hostZone() string {
-	name := strings.TrimPrefix(os.Getenv("TZ"), ":")
-	if link, err := filepath.EvalSymlinks("/etc/localtime"); name == "" && err == nil {
+	name := cmp.Or(strings.TrimPrefix(os.Getenv("TZ"), ":"), "/etc/localtime")
+	if filepath.IsAbs(name) {
+		link, _ := filepath.EvalSymlinks(name)
 		_, name, _ = strings.Cut(link, "zoneinfo/")
 	}
 	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
 		return ""
 	}
 	return name
+}
+
+// hasNamelessZone reports whether this host has a time zone other than UTC whose name cannot be found.
+func hasNamelessZone() bool {
+	now := time.Now()
+	_, winter := now.Zone()
+	_, summer := now.AddDate(0, 6, 0).Zone()
+	return hostZone() == "" && (os.Getenv("TZ") != "" || winter != 0 || summer != 0)
 }
 
 // A due is a document of the collection of claims.

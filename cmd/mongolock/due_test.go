@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -116,5 +118,25 @@ func TestANoteHasTheScriptOfAnInterpreterAndNoOtherArgument(t *testing.T) {
 		"./report.sh":       {"./report.sh"},
 	} {
 		assert.Equal(t, want, noteOf(command))
+	}
+}
+
+func TestTheZoneOfTheHostIsNamedOrAskedFor(t *testing.T) {
+	for tz, want := range map[string]string{
+		":Europe/Berlin": "Europe/Berlin", "/usr/share/zoneinfo/Europe/Berlin": "Europe/Berlin", ":/usr/share/zoneinfo/Europe/Berlin": "Europe/Berlin",
+		"CET-1CEST,M3.5.0,M10.5.0/3": "", "/no/such/file": "",
+	} {
+		t.Setenv("TZ", tz)
+		if _, err := os.Stat(strings.TrimPrefix(tz, ":")); filepath.IsAbs(strings.TrimPrefix(tz, ":")) && want != "" && err != nil {
+			continue // this host has no time zone database
+		}
+		assert.Equal(t, want, hostZone(), tz)
+		err := (&runCmd{At: "0 3 * * *"}).checkAt()
+		if want != "" {
+			assert.NoError(t, err, tz)
+		} else {
+			assert.ErrorContains(t, err, "CRON_TZ=", tz)
+		}
+		assert.NoError(t, (&runCmd{At: "CRON_TZ=UTC 0 3 * * *"}).checkAt(), tz)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -88,6 +89,8 @@ func (c *runCmd) checkAt() error {
 		return nil
 	case c.Shared || c.Permits != nil:
 		return exitf(exitUsage, "--at: a due time is claimed by one, not with --shared or --permits")
+	case !strings.Contains(c.At, "TZ=") && hasNamelessZone():
+		return exitf(exitUsage, "--at: the name of this host's time zone is not known: write it in front, as in 'CRON_TZ=Europe/Berlin 0 3 * * *'")
 	case lastDue(c.At, time.Now()).IsZero():
 		return exitf(exitUsage, "--at=%q: not a cron expression (minute, hour, day, month, day of week), or never due", c.At)
 	}
