@@ -61,7 +61,7 @@ var controls = []control{
 	// Faults beyond the promises are noticed as well.
 	{223, 0, "a primary's clock that goes forward far", func(bool) {}, simulation.Settings{Margin: -1, Forward: true}},
 	// A look has to be answered late, after a renewal under a clock that is behind.
-	{240, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
+	{450, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
 	{7, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
 	{401, 0, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, unkept},
 	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, unkept},

@@ -29,7 +29,7 @@ var pathControls = []safety{
 	{1, "a refresh that revives", &knob.PathRefreshRevives, plain},
 	{815, "a refresh that goes on when its caller has left", &knob.PathRefreshAbandoned, plain},
 	{1, "a release by path", &knob.PathReleaseByPath, plain},
-	{75, "what is in the way removed though it has changed", &knob.PathDropWithoutRev, elections},
+	{236, "what is in the way removed though it has changed", &knob.PathDropWithoutRev, elections},
 	{2, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
 	{2, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld, plain},
 	{1, "a grant of which no watcher is told", &knob.PathGrantUntold, plain},
