@@ -27,7 +27,7 @@ func robfig(expression string) (s cron.Schedule, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	options := cron.ParseOption(robfigs)
+	options := robfigs
 	if len(strings.Fields(expression)) == 6 {
 		options |= cron.Second
 	}
