@@ -48,7 +48,7 @@ func (v values) has(n int) bool { return v&(1<<n) != 0 }
 
 // parse reads a field: a list of ranges.
 func (p place) parse(text string) (all values, err error) {
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		some, err := p.parseRange(part)
 		if err != nil {
 			return 0, err

@@ -173,8 +173,7 @@ func TestContextsOfFinishedJobsDoNotPileUp(t *testing.T) {
 // cancels it.
 func TestADerivedContextNeedsNoGoroutine(t *testing.T) {
 	l := newLease(time.Hour)
-	parent, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	parent := t.Context()
 	ctx := With(l.Context(parent), context.WithValue(context.Background(), mark{}, 1))
 	before := runtime.NumGoroutine()
 	for range 100 {
@@ -187,8 +186,7 @@ func TestADerivedContextNeedsNoGoroutine(t *testing.T) {
 
 func TestAContextCostsOneAllocationAfterTheFirst(t *testing.T) {
 	l := newLease(time.Hour)
-	parent, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	parent := t.Context()
 	l.Context(parent)
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { l.Context(parent) }), 1.0)
 }

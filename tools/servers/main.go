@@ -241,17 +241,18 @@ func cell(records []record, name, step string) string {
 }
 
 func entry(r record) string {
-	s := "\n**" + r.What + "**, " + r.verdict()
+	var s strings.Builder
+	s.WriteString("\n**" + r.What + "**, " + r.verdict())
 	for _, part := range []struct{ before, text string }{{", on ", r.Is}, {", ", r.On}, {". Recorded elsewhere: ", r.Source}} {
 		if part.text != "" {
-			s += part.before + part.text
+			s.WriteString(part.before + part.text)
 		}
 	}
-	s += ".\n\n```\n"
+	s.WriteString(".\n\n```\n")
 	if r.Command != "" {
-		s += "$ " + r.Command + "\n"
+		s.WriteString("$ " + r.Command + "\n")
 	}
-	return s + strings.Join(append(slices.Clone(r.Shows), "```\n"), "\n")
+	return s.String() + strings.Join(append(slices.Clone(r.Shows), "```\n"), "\n")
 }
 
 const head = `# Servers that the tests ran on
