@@ -145,14 +145,6 @@ func TestShutdownReleasesTheLockOfARunningJob(t *testing.T) {
 	})
 }
 
-// idle is a candidate that does not lead.
-func idle(t *testing.T) *leader.Candidate {
-	t.Helper()
-	c, err := leader.New(client(t, memstore.New()), "jobs")
-	require.NoError(t, err)
-	return c
-}
-
 // lead runs a candidate until ctx ends.
 func lead(ctx context.Context, t *testing.T, s *memstore.Store, over chan<- error) *leader.Candidate {
 	t.Helper()
@@ -268,11 +260,9 @@ func ExampleLocker() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lease, err := client.Acquire(context.Background(), "report") // another host has the key
-	if err != nil {
+	if _, err := client.Acquire(context.Background(), "report"); err != nil { // another host has the key
 		log.Fatal(err)
 	}
-	defer lease.Release()
 	locker, err := gocronlock.NewLocker(client)
 	if err != nil {
 		log.Fatal(err)

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,15 +20,15 @@ func newGroup(prompt bool) *Group {
 func TestWaitWaitsForEveryTaskThatBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(false)
-		ended := 0
-		assert.True(t, g.Go(func() { time.Sleep(time.Second); ended++ }))
+		var ended atomic.Int32
+		assert.True(t, g.Go(func() { time.Sleep(time.Second); ended.Add(1) }))
 		assert.True(t, g.Begin())
-		time.AfterFunc(2*time.Second, func() { ended++; g.Done() })
-		go g.Do(func() { time.Sleep(3 * time.Second); ended++ })
+		time.AfterFunc(2*time.Second, func() { ended.Add(1); g.Done() })
+		go g.Do(func() { time.Sleep(3 * time.Second); ended.Add(1) })
 		synctest.Wait()
 		start := time.Now()
 		g.Wait()
-		assert.Equal(t, 3, ended)
+		assert.EqualValues(t, 3, ended.Load())
 		assert.Equal(t, 3*time.Second, time.Since(start))
 		assert.Error(t, g.Base().Err())
 	})
