@@ -115,7 +115,7 @@ func (c *pathBreakCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	locks := append(found.Same, found.Children...)
+	locks := slices.Concat(found.Same, found.Children)
 	if len(locks) == 0 {
 		return exitf(exitNothing, "nobody holds %s", shown(c.Path))
 	}
