@@ -102,7 +102,7 @@ func verdict(err error) (code int, say string) {
 		return exitForeign, say
 	case errors.Is(err, mongolock.ErrHeld):
 		return exitHeld, say
-	case errors.Is(err, doclock.ErrNotFound):
+	case errors.Is(err, doclock.ErrNotFound), errors.Is(err, once.ErrNotFound):
 		return exitNothing, say
 	case refusesUser(err):
 		return exitRights, say
