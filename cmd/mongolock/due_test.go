@@ -53,7 +53,7 @@ func TestADueTimeIsClaimedOnceAndNoneBeforeIt(t *testing.T) {
 	}
 	var won sync.Map
 	var all sync.WaitGroup
-	for _, id := range strings.Split("abcdefgh", "") {
+	for id := range strings.SplitSeq("abcdefgh", "") {
 		all.Go(func() { won.Store(id, mine(id, noon)) })
 	}
 	all.Wait()
