@@ -3,10 +3,9 @@
 // engine. Package storetest proves an implementation; package memstore is the reference
 // implementation.
 //
-// This package uses three terms. The record of a key is the data that a store keeps under it. A
-// word is a mark in the record by which a waiter announces itself, until a given time
-// (Claim.Want). A writer claims a key in mode Exclusive; a sharer claims it in mode Shared or
-// Permits.
+// This package uses three terms. The record of a key is the data that a store keeps under it. Its
+// line has the places of those who wait (Claim.Place), first come, first served. A writer claims
+// a key in mode Exclusive; a sharer claims it in mode Shared or Permits.
 //
 // # What a store owes the engine
 //
@@ -29,9 +28,9 @@
 //     tokens that its client grants itself ([Grant].Spare), every later exclusive
 //     grant's token is greater than those. Then the holder is shown as one that
 //     Lingers.
-//  6. Held. A refusal carries the [Status] seen after it. If that Status shows the
-//     key free and not reserved, the engine asks once more. While the word of a
-//     writer stands, new shared claims and claims of permits are held.
+//  6. Held. A refusal carries the [Status] seen after it, with the claim's place in line,
+//     unless the line was full. If that Status shows that it is the claim's turn, the engine
+//     asks once more.
 //  7. Renewal never creates, moves or shortens a holder. It refuses a holder that
 //     is broken, released or, by the store's clock, expired. While a store cannot
 //     tell whether a holder has expired, it may treat it as live, if the key was
@@ -57,23 +56,27 @@
 //     have permits. Claims of every mode wait for an exclusive holder, and an
 //     exclusive claim waits for holders of every mode. Sharers come and go without
 //     touching each other. The last of them to go, however it goes, removes the
-//     record, unless the word of a writer stands in it. A store may support
+//     record, unless waiters stand in line. A store may support
 //     Exclusive alone: then other claims answer an error that matches
 //     [errors.ErrUnsupported] and ErrNotApplied.
-//  14. Bulks. A [BulkReleaser] answers each entry of a batch as Release would: whether
-//     a process waits for the key, and whether the holder was gone. A fault belongs only
-//     to the entries whose release it leaves unknown. The engine asks again about these;
-//     those that were released are gone by then. If some holders were gone before and
-//     the store cannot tell which, it answers ErrGone for each that may have been. A
-//     [BulkAcquirer] makes each claim of a batch as Acquire would, independently of the
-//     others: Undo of one leaves those that were granted. It need not read the record
-//     that refuses a claim.
+//  14. Bulks. In a batch of releases a fault belongs only to the entries whose release it leaves
+//     unknown. The engine asks again about these; those that were released are gone by then. If
+//     some holders were gone before and the store cannot tell which, it answers ErrGone for
+//     each that may have been. A [BulkAcquirer] makes each claim of a batch as Acquire would,
+//     independently of the others: Undo of one leaves those that were granted. It need not read
+//     the record that refuses a claim.
 //  15. Sessions. They are optional ([Sessions]). A holder under a session is over when
 //     both its own end and the session's have passed. Before a store grants a key that a
 //     session kept, it makes sure that no renewal of the session is ever applied again: a
 //     session is over for good, even if the call that ended it may have been cut off. An
 //     ID is begun once. Releases, renewals and transfers work as without a session. A
 //     release for later (keep) takes the holder out of its session.
+//  16. Line. A place stands in the line from a refused claim until a grant to it, Leave, a grant
+//     that passes it, or until long after it is stale. Who joins comes last. A key is granted only
+//     in its turn ([Status].Turn): compared and swapped in the step of the grant, so that nobody
+//     is passed who was not judged. A record that loses its last holder stays for its line, with
+//     no holders. The line only says who asks when: a place that is lost, or stays too long, costs
+//     time, never safety.
 //
 // # What the engine promises a store
 //

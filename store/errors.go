@@ -51,11 +51,25 @@ func IsVerdict(err error) bool {
 // store may have done what was asked, or may do it yet.
 func IsCertain(err error) bool { return IsVerdict(err) || errors.Is(err, ErrNotApplied) }
 
-// HeldError refuses a claim because others hold the key, or because a writer waits for it. It
-// embeds the Status seen after the refusal and matches ErrHeld. That Status may have no
-// holders: they may have left since, a writer may wait for a free key, or a waiter that gives
-// up may not have seen any holder.
-type HeldError struct{ Status }
+// HeldError refuses a claim because others hold the key, or come before it in line. It embeds the
+// Status seen after the refusal and matches ErrHeld. That Status may have no holders: they may
+// have left since, the key may be offered to others, or a waiter that gives up may not have seen
+// any holder.
+type HeldError struct {
+	Status
+
+	// Place is the claimant's place in line. It is empty if the claimant does not wait.
+	Place Place
+}
+
+// Ahead returns how many waiters come before the claimant, or all if it does not wait.
+func (e *HeldError) Ahead() int {
+	line := e.Waiting(e.Place, "")
+	if i := slices.Index(line, e.Place); i >= 0 && e.Place != "" {
+		return i
+	}
+	return len(line)
+}
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
@@ -78,7 +92,7 @@ func (e *HeldError) Error() string {
 	if live > 1 {
 		fmt.Fprintf(&b, " and %d more", live-1)
 	}
-	if live == 1 && slices.ContainsFunc(e.Holders, func(h Holder) bool { return h.Lingers && e.Live(h) }) {
+	if live == 1 && slices.ContainsFunc(e.Holders, func(h Holder) bool { return h.Lingers != "" && e.Live(h) }) {
 		b.WriteString(", which may be idle,")
 	}
 	switch left := e.Left(); {
@@ -87,8 +101,11 @@ func (e *HeldError) Error() string {
 	case left > 0:
 		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
 	}
-	if e.Reserved() {
-		b.WriteString(", and a writer is waiting")
+	switch n := e.Ahead(); {
+	case n == 1:
+		b.WriteString(", and another waits before")
+	case n > 1:
+		fmt.Fprintf(&b, ", and %d others wait before", n)
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -42,13 +43,23 @@ type Claim struct {
 	Owner string        // the claimant, for people to read
 	Note  string        // the purpose, for people to read
 
-	// Want, if positive and the key is held, leaves a word for this long: a call that removes a
-	// holder in that time reports that a waiter exists.
-	Want time.Duration
+	// Place is the claimant's place in the line of the key. A claim that is refused because
+	// others hold the key, or come before it, joins the line at its end, or keeps its place; and
+	// it was seen now. A grant takes the place out of the line. A claim without a place leaves
+	// nothing behind. If the line is full the claim does not join.
+	Place Place
+
+	// Pass names a place before Place whose waiter was offered the key and did not take it. The
+	// claim comes before it, and a grant takes it out of the line too.
+	Pass Place
 
 	// Lingers says that the claimant may keep the key for a while after its use, and frees it
-	// when asked (KindWanted). Its holder is shown with this mark.
-	Lingers bool
+	// when asked: by a notice of KindWanted to this address. Its holder is shown with it.
+	Lingers string
+
+	// Offered is a hint: the key was freed, and it is the turn of Place. InLine is another: Place
+	// was seen in line. The answer is the same without them.
+	Offered, InLine bool
 
 	// Held is a hint: the key was seen held, and nothing has shown since that it was freed. A
 	// store whose claim of a held key costs more than a look should look first. The answer is
@@ -56,29 +67,12 @@ type Claim struct {
 	Held bool
 }
 
-// The bounds of the time for which a writer's word keeps sharers out.
-const (
-	reserveLeast = 5 * time.Second
-	reserveMost  = 30 * time.Second
-)
-
-// Reserve returns how long the word of an exclusive claim keeps new sharers out of
-// a key that others share. That is the claim's TTL, but at least 5 s, at most 30 s, and
-// never longer than Want. So a waiter that died blocks the key for about as long as a
-// holder that died; a waiter that is alive renews its word in time.
-func (c Claim) Reserve() time.Duration {
-	if c.Mode != Exclusive {
-		return 0
-	}
-	return min(c.Want, max(reserveLeast, min(c.TTL, reserveMost)))
-}
-
 // A Grant is the answer to a claim that was given the key.
 type Grant struct {
-	Token  int64         // greater than that of every earlier exclusive grant of the key
-	Left   time.Duration // the grant is honoured for this long, counted from the start of the call
-	Since  time.Time     // when it was granted, by the store's clock
-	Wanted bool          // the record carries the word of a waiter
+	Token int64         // greater than that of every earlier exclusive grant of the key
+	Left  time.Duration // the grant is honoured for this long, counted from the start of the call
+	Since time.Time     // when it was granted, by the store's clock
+	Line  []Place       // who waits, in order
 
 	// Spare is how many tokens above Token belong to the claimant, if its claim Lingers: every
 	// later grant of the key has a token greater than those. It may be zero.
@@ -96,9 +90,8 @@ type Renewal struct {
 // Renewed answers one Renewal: either Left, counted from the start of the call, or
 // the reason of a refusal.
 type Renewed struct {
-	Left   time.Duration // 0 with a session: the holder's own end stays as it is
-	Wanted bool          // the record was seen to carry the word of a waiter; it may also carry one unseen
-	Err    error
+	Left time.Duration // 0 with a session: the holder's own end stays as it is
+	Err  error
 }
 
 // A Holder is one acquisition in a key's record, live or expired.
@@ -110,7 +103,7 @@ type Holder struct {
 	ExpireAt time.Time `json:"expireAt"`
 	Broken   string    `json:"broken,omitempty"`  // why an operator broke it, or empty
 	Session  string    `json:"session,omitempty"` // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
-	Lingers  bool      `json:"lingers,omitempty"` // the holder may be idle: its process keeps the key for a while after each use, and frees it when asked
+	Lingers  string    `json:"lingers,omitempty"` // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
 
 	// KnownBy is the latest time, by the clock of the Status, at which the store will know that
 	// the holder is over, if it does not renew. Zero means ExpireAt. A store whose clock may
@@ -145,12 +138,8 @@ type Status struct {
 	Mode    Mode // the holders' mode; empty if the key has no holders
 	Limit   int
 	Holders []Holder // expired ones included; ordered by Since, then ID
-	Wanted  bool     // the word of a waiter stands
+	Line    []Waiter // those who wait, in their order, stale ones included
 	Now     time.Time
-
-	// ExclusiveWantedUntil is the time until which the word of a waiting writer keeps new
-	// sharers out. It is zero, or past, if no writer waits.
-	ExclusiveWantedUntil time.Time
 }
 
 // LogValue shows the status in a log, without the holders' IDs.
@@ -160,7 +149,7 @@ func (s Status) LogValue() slog.Value {
 		holders[i] = fmt.Sprint(h)
 	}
 	return slog.GroupValue(slog.String("key", s.Key), slog.String("mode", string(s.Mode)), slog.Any("holders", holders),
-		slog.Bool("wanted", s.Wanted), slog.Time("now", s.Now))
+		slog.Int("waiting", len(s.Line)), slog.Time("now", s.Now))
 }
 
 // Live reports whether h holds the key at the moment of the Status, as far as the store
@@ -186,9 +175,20 @@ func (s Status) Left() time.Duration {
 // LeftOf returns the time until h is over if it does not renew, or zero if it is over.
 func (s Status) LeftOf(h Holder) time.Duration { return max(0, h.end().Sub(s.Now)) }
 
-// Reserved reports whether a writer waits for the sharers to leave, so that new
-// sharers are refused. The key may be free at the same time.
-func (s Status) Reserved() bool { return s.ExclusiveWantedUntil.After(s.Now) }
+// An Ending asks to release a holder. If Keep is positive, the key stays taken until Keep after
+// the holder's Since, which may be sooner or later than its expiry was; from then on the holder
+// cannot be renewed or transferred.
+type Ending struct {
+	Ref
+	Keep time.Duration
+	Line bool // a hint: waiters are known to be in line
+}
+
+// Ended answers one Ending.
+type Ended struct {
+	Line []Place // who waits, in order
+	Err  error
+}
 
 // A Store keeps the holders of keys. The package comment numbers its duties.
 type Store interface {
@@ -201,12 +201,15 @@ type Store interface {
 	// other that is absent, released or expired.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
 
-	// Release removes a holder, or answers ErrGone if the record has no holder with that ID. It
-	// also removes an expired holder that is still there. If keep is positive, the key stays
-	// taken until keep after the holder's Since, which may be sooner or later than its expiry
-	// was; from then on the holder cannot be renewed or transferred. wanted reports that the
-	// record carried a waiter's word.
-	Release(ctx context.Context, r Ref, keep time.Duration) (wanted bool, err error)
+	// Release removes each holder of the batch and answers in the same order. It is ErrGone if
+	// the record has no holder with that ID. An expired holder that is still there is removed
+	// too.
+	Release(ctx context.Context, batch []Ending) []Ended
+
+	// Leave takes a place out of the line of a key. With silent, it does so only if the place is
+	// the first in line: its waiter was offered the key and did not take it. It returns the key as
+	// it is then; it is no error if the place is not there.
+	Leave(ctx context.Context, key string, p Place, silent bool) (Status, error)
 
 	// Transfer puts a new claim in the place of a live exclusive holder, in one
 	// step. It answers ErrGone and BrokenError for from as Renew does. The grant has a
@@ -249,42 +252,50 @@ type Notice struct {
 	Topic string // the package whose keys are meant
 	Key   string
 	Kind  string // what happened
+	To    string // the address of the process that is told; empty: all who watch the topic
+	Place Place  // that is meant, if one is
 }
 
-// The notices that the lock engine sends and heeds.
+// The notices that the lock engine sends and heeds. All have an address.
 const (
-	TopicLocks = "locks"
-	KindFreed  = "freed"
-	KindWanted = "wanted" // a process waits for a key whose holder Lingers
+	TopicLocks  = "locks"
+	KindOffered = "offered" // it is the turn of Place
+	KindNext    = "next"    // the key is offered, and Place comes after those to whom it is
+	KindWanted  = "wanted"  // a process waits for a key whose holder Lingers
 )
+
+// An Audience says which notices a watcher gets: those to its address, and those of its topics
+// that have no address. The zero Audience gets all.
+type Audience struct {
+	Address string
+	Topics  []string
+}
+
+// Gets reports whether a notice is for the audience. An empty notice is for all.
+func (a Audience) Gets(n Notice) bool {
+	switch {
+	case n == Notice{}, a.Address == "" && len(a.Topics) == 0:
+		return true
+	case n.To != "":
+		return n.To == a.Address
+	}
+	return slices.Contains(a.Topics, n.Topic)
+}
 
 // A Feed carries notices between processes. It is optional.
 type Feed interface {
-	// Notify sends notices to every watcher. A watcher may get an empty notice in the place of
-	// any of them.
+	// Notify sends notices to every watcher for whom they are. A watcher may get an empty notice
+	// in the place of any of them, and may get notices for others.
 	Notify(ctx context.Context, all ...Notice) error
 
-	// Watch yields notices until its context ends or the caller stops. An error ends
-	// it; the caller may watch again.
-	Watch(ctx context.Context) iter.Seq2[Notice, error]
-}
-
-// A Withdrawer can take back the word of a writer that gave up waiting, so that the
-// word does not keep sharers out until its time is over. It is optional.
-type Withdrawer interface {
-	// Withdraw removes the writer's word on a key if it ends at until, a time that a
-	// Status showed (ExclusiveWantedUntil). A longer word is another writer's, and
-	// stays.
-	Withdraw(ctx context.Context, key string, until time.Time) error
+	// Watch yields the notices for an audience until its context ends or the caller stops. An
+	// error ends it; the caller may watch again.
+	Watch(ctx context.Context, of Audience) iter.Seq2[Notice, error]
 }
 
 // FeedOf returns the Feed of a store, or of the store that it wraps (by a method
 // Unwrap() Store). It returns nil if neither has one.
 func FeedOf(s Store) Feed { return of[Feed](s) }
-
-// WithdrawerOf returns the Withdrawer of a store, or of the store that it wraps. It
-// returns nil if neither is one.
-func WithdrawerOf(s Store) Withdrawer { return of[Withdrawer](s) }
 
 // As returns the store as a T, or the store that it wraps (by a method Unwrap() Store), and
 // reports whether either is one.

@@ -1,0 +1,155 @@
+package store
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Place is one waiter's entry in the line of a key: its mode, the address at which its process
+// hears notices, and a random part, so that no place is ever used twice. It contains neither a
+// dot nor a dollar sign, and has at most 64 bytes.
+type Place string
+
+// NewPlace makes a place for a claim of that mode and limit. A process that hears no notices has
+// no address: it polls. An address has neither a colon nor a dot nor a dollar sign, and at most
+// 32 bytes.
+func NewPlace(m Mode, limit int, address string) Place {
+	mark := "x"
+	switch m {
+	case Shared:
+		mark = "s"
+	case Permits:
+		mark = "p" + strconv.Itoa(limit)
+	}
+	return Place(mark + ":" + address + ":" + rand.Text()[:10])
+}
+
+// Mode returns the mode of the claim that waits, and its limit. The mode is empty for a place
+// that is none of this library's. Such a place is never offered a key.
+func (p Place) Mode() (m Mode, limit int) {
+	mark, rest, _ := strings.Cut(string(p), ":")
+	if !strings.Contains(rest, ":") {
+		return "", 0
+	}
+	switch {
+	case mark == "x":
+		return Exclusive, 1
+	case mark == "s":
+		return Shared, 0
+	case strings.HasPrefix(mark, "p"):
+		if limit, err := strconv.Atoi(mark[1:]); err == nil && limit > 0 {
+			return Permits, limit
+		}
+	}
+	return "", 0
+}
+
+// Address returns the address to which notices for this place are sent. It is empty if the
+// waiter's process hears none.
+func (p Place) Address() string {
+	_, rest, _ := strings.Cut(string(p), ":")
+	address, _, _ := strings.Cut(rest, ":")
+	return address
+}
+
+// The bounds of a line.
+const (
+	// LineMost is how many places a line has. Further waiters have none: they try now and then.
+	LineMost = 64
+
+	// PlaceFor is how long a place counts after its waiter was last seen.
+	PlaceFor = 90 * time.Second
+
+	// ReserveFor is the same for a writer that keeps new sharers from a key that others share:
+	// such a writer, if it died, is in the way of a key that nobody would have to wait for.
+	ReserveFor = 30 * time.Second
+)
+
+// A Waiter is a place in a line, with what people are shown of it.
+type Waiter struct {
+	Place Place     `json:"place"`
+	Owner string    `json:"owner"`
+	Since time.Time `json:"since"` // when it joined the line
+	Seen  time.Time `json:"seen"`  // when it last said that it still waits
+}
+
+// Format shows the waiter under every verb of package fmt.
+func (w Waiter) Format(f fmt.State, _ rune) {
+	mode, _ := w.Place.Mode()
+	_, _ = fmt.Fprintf(f, "{%s, owner %q, since %s}", mode, w.Owner, w.Since.Format(time.RFC3339Nano))
+}
+
+// LogValue shows the waiter in a log.
+func (w Waiter) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(w)) }
+
+// Stale reports whether a place no longer counts: its waiter was not seen for PlaceFor, or for
+// ReserveFor if it is a writer that waits while others share the key.
+func (s Status) Stale(w Waiter) bool {
+	most := PlaceFor
+	if mode, _ := w.Place.Mode(); mode == Exclusive && s.Mode != Exclusive && !s.Free() {
+		most = ReserveFor
+	}
+	return !w.Seen.Add(most).After(s.Now)
+}
+
+// Waiting returns the places that count, in their order: without those that are stale, and
+// without passed. own, which may be empty, is never stale.
+func (s Status) Waiting(own, passed Place) (line []Place) {
+	for _, w := range s.Line {
+		if w.Place == own || w.Place != passed && !s.Stale(w) {
+			line = append(line, w.Place)
+		}
+	}
+	return line
+}
+
+// Offered returns how many of the first places in line may have the key now, given its live
+// holders: one writer, or the readers up to the first writer, or as many permits as are free.
+// line is what Waiting returned.
+func (s Status) Offered(line []Place) (n int) {
+	live := 0
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			live++
+		}
+	}
+	if len(line) == 0 || live > 0 && s.Mode == Exclusive {
+		return 0
+	}
+	mode, limit := line[0].Mode()
+	if live > 0 && (mode != s.Mode || limit != s.Limit) {
+		return 0
+	}
+	free := len(line)
+	switch mode {
+	case Exclusive:
+		return 1
+	case Permits:
+		free = min(free, limit-live)
+	case "":
+		return 0
+	}
+	for n < free {
+		if m, l := line[n].Mode(); m != mode || l != limit {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// Turn reports whether the line lets a claim have the key. A claim whose place is not in line
+// comes after all waiters. Turn takes no notice of holders that refuse the claim.
+func (s Status) Turn(c *Claim) bool {
+	line := s.Waiting(c.Place, c.Pass)
+	i := slices.Index(line, c.Place)
+	if i <= 0 || c.Place == "" {
+		return len(line) == 0 || i == 0
+	}
+	return i < s.Offered(line)
+}
