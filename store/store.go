@@ -57,14 +57,10 @@ type Claim struct {
 	// when asked: by a notice of KindWanted to this address. Its holder is shown with it.
 	Lingers string
 
-	// Offered is a hint: the key was freed, and it is the turn of Place. InLine is another: Place
-	// was seen in line. The answer is the same without them.
-	Offered, InLine bool
-
-	// Held is a hint: the key was seen held, and nothing has shown since that it was freed. A
-	// store whose claim of a held key costs more than a look should look first. The answer is
-	// the same.
-	Held bool
+	// These are hints: the answer is the same without them. Offered: the key was freed, and it is
+	// the turn of Place. InLine: Place was seen in line. Held: others are known to hold the key, or
+	// to wait for it.
+	Offered, InLine, Held bool
 }
 
 // A Grant is the answer to a claim that was given the key.
@@ -187,6 +183,7 @@ type Ending struct {
 // Ended answers one Ending.
 type Ended struct {
 	Line []Place // who waits, in order
+	Left int     // how many holders, live or expired, the record has left
 	Err  error
 }
 
