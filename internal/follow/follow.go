@@ -53,6 +53,7 @@ type Follower struct {
 	Linger time.Duration
 
 	feed   store.Feed
+	of     store.Audience
 	heard  func(store.Notice)
 	lost   func(Loss)
 	base   context.Context
@@ -76,15 +77,15 @@ type Follower struct {
 
 // New makes a Follower of feed, which may be nil: then it is never live. It opens nothing yet.
 //
-// heard is called with each notice. An empty one says that the feed is live, and that earlier
+// heard is called with each notice for the audience, and maybe with others. An empty one says that the feed is live, and that earlier
 // notices may be missing: look at everything. lost, which may be nil, is called when the feed
 // breaks. Both are called by one goroutine, which holds no lock, and no longer once Close has
 // returned.
 //
 // The feed is read on a context made from base, whose end ends the Follower.
-func New(base context.Context, feed store.Feed, heard func(store.Notice), lost func(Loss)) *Follower {
+func New(base context.Context, feed store.Feed, of store.Audience, heard func(store.Notice), lost func(Loss)) *Follower {
 	f := &Follower{
-		Linger: Linger, feed: feed, heard: heard, lost: lost, final: feed == nil,
+		Linger: Linger, feed: feed, of: of, heard: heard, lost: lost, final: feed == nil,
 		pauses: backoff.New(pauseLeast, pauseMost),
 	}
 	f.base, f.cancel = context.WithCancel(base)
@@ -259,7 +260,7 @@ func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 	}
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	for n, err := range f.feed.Watch(reading) {
+	for n, err := range f.feed.Watch(reading, f.of) {
 		switch {
 		case err != nil && ctx.Err() == nil && context.Cause(reading) == errOld: //nolint:errorlint // the very cause
 			return since, errOld

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,8 @@ import (
 
 var errNet = errors.New("connection reset")
 
+var audience = store.Audience{Address: "here", Topics: []string{"jobs"}}
+
 var work = store.Notice{Topic: "jobs", Key: "k", Kind: "ready"}
 
 // A feed is one whose Watch does what the test says.
@@ -34,7 +37,10 @@ type feed struct {
 
 func (f *feed) Notify(context.Context, ...store.Notice) error { panic("a Follower announces nothing") }
 
-func (f *feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	if !reflect.DeepEqual(of, audience) {
+		panic("watched for another audience")
+	}
 	return func(yield func(store.Notice, error) bool) {
 		f.count(1)
 		defer f.count(-1)
@@ -135,7 +141,7 @@ func (l *log) news() (n int) {
 
 func newFollower(t *testing.T, f *feed) (*follow.Follower, *log) {
 	l := &log{}
-	fo := follow.New(t.Context(), f, l.heard, l.lost)
+	fo := follow.New(t.Context(), f, audience, l.heard, l.lost)
 	t.Cleanup(fo.Close)
 	return fo, l
 }
@@ -373,7 +379,7 @@ func TestAStoreWithoutAFeedIsAskedOnce(t *testing.T) {
 
 func TestWithoutAFeedNothingIsEverLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fo := follow.New(t.Context(), nil, func(store.Notice) { t.Error("heard something") }, nil)
+		fo := follow.New(t.Context(), nil, store.Audience{}, func(store.Notice) { t.Error("heard something") }, nil)
 		fo.Join()
 		pass(time.Minute)
 		assert.False(t, fo.Live())
@@ -427,7 +433,7 @@ func TestTheEndOfItsContextEndsAFollower(t *testing.T) {
 		f := &feed{watch: steady}
 		ctx, cancel := context.WithCancel(t.Context())
 		l := &log{}
-		fo := follow.New(ctx, f, l.heard, l.lost)
+		fo := follow.New(ctx, f, audience, l.heard, l.lost)
 		fo.Join()
 		synctest.Wait()
 		cancel()
@@ -447,7 +453,7 @@ func TestALossIsToldToTheWaitersWhichThenPoll(t *testing.T) {
 		var fo *follow.Follower
 		var at []time.Duration
 		began := time.Now()
-		fo = follow.New(t.Context(), f, func(store.Notice) { assert.True(t, fo.Live()) }, func(follow.Loss) {
+		fo = follow.New(t.Context(), f, audience, func(store.Notice) { assert.True(t, fo.Live()) }, func(follow.Loss) {
 			assert.False(t, fo.Live())
 			fo.Join() // a callback may
 			fo.Leave()
@@ -472,7 +478,7 @@ func TestAFeedThatStaysOpenIsOpenedAgainEveryFewMinutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, l := &feed{watch: watch}, &log{}
-				follower := follow.New(t.Context(), f, l.heard, l.lost)
+				follower := follow.New(t.Context(), f, audience, l.heard, l.lost)
 				defer follower.Close()
 				follower.Join()
 				time.Sleep(time.Hour)
@@ -509,7 +515,7 @@ func TestAFeedThatFallsSilentIsHeardAgain(t *testing.T) {
 			}
 			<-ctx.Done()
 		}}, &log{}
-		follower := follow.New(t.Context(), f, l.heard, l.lost)
+		follower := follow.New(t.Context(), f, audience, l.heard, l.lost)
 		defer follower.Close()
 		follower.Join()
 		time.Sleep(6*time.Minute + 2*time.Second)
@@ -520,7 +526,7 @@ func TestAFeedThatFallsSilentIsHeardAgain(t *testing.T) {
 func TestAFeedWhoseReaderLeavesIsNotOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l := &feed{watch: steady}, &log{}
-		follower := follow.New(t.Context(), f, l.heard, l.lost)
+		follower := follow.New(t.Context(), f, audience, l.heard, l.lost)
 		defer follower.Close()
 		follower.Join()
 		time.Sleep(3 * time.Minute)

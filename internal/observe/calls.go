@@ -17,17 +17,17 @@ const (
 	Transfer
 	Renew
 	Release
+	Leave
 	Undo
 	Break
 	Look
 	List
-	Withdraw
 	Notify
 	Watch
 	calls // how many there are
 )
 
-var callNames = [calls]string{"acquire", "transfer", "renew", "release", "undo", "break", "look", "list", "withdraw", "notify", "watch"}
+var callNames = [calls]string{"acquire", "transfer", "renew", "release", "leave", "undo", "break", "look", "list", "notify", "watch"}
 
 // Calls counts calls of a store, by kind. A call for many keys is one.
 type Calls struct{ counts [calls]atomic.Uint64 }
@@ -62,7 +62,7 @@ func (f counted) Notify(ctx context.Context, all ...store.Notice) error {
 	return f.Feed.Notify(ctx, all...)
 }
 
-func (f counted) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f counted) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	f.calls.Add(Watch)
-	return f.Feed.Watch(ctx)
+	return f.Feed.Watch(ctx, of)
 }

@@ -14,12 +14,3 @@ func (s *Store) AcquireMany(ctx context.Context, batch []store.Claim) []store.Cl
 	}
 	return answers
 }
-
-// ReleaseMany releases one holder after the other.
-func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := make([]store.Ended, len(batch))
-	for i, e := range batch {
-		answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep)
-	}
-	return answers
-}

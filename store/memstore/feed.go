@@ -15,10 +15,10 @@ const backlog = 64
 // feed hands notices to the watchers of a store.
 type feed struct {
 	mu       sync.Mutex // protects watchers; held while sending
-	watchers map[chan store.Notice]struct{}
+	watchers map[chan store.Notice]store.Audience
 }
 
-// Notify sends notices to every watcher and waits for none of them.
+// Notify sends each notice to the watchers for whom it is, and waits for none of them.
 func (s *Store) Notify(ctx context.Context, all ...store.Notice) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -26,19 +26,21 @@ func (s *Store) Notify(ctx context.Context, all ...store.Notice) error {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
 	for _, n := range all {
-		for watcher := range s.feed.watchers {
-			send(watcher, n)
+		for watcher, of := range s.feed.watchers {
+			if of.Gets(n) {
+				send(watcher, n)
+			}
 		}
 	}
 	return nil
 }
 
-// Watch yields an empty notice at once, and then every notice that is sent. A watcher that
-// falls far behind gets one empty notice in place of all it missed.
-func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+// Watch yields an empty notice at once, and then every notice that is sent to its audience. A
+// watcher that falls far behind gets one empty notice in place of all it missed.
+func (s *Store) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		watcher := make(chan store.Notice, backlog)
-		s.feed.add(watcher)
+		s.feed.add(watcher, of)
 		defer s.feed.remove(watcher)
 
 		notice := store.Notice{}
@@ -56,13 +58,13 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	}
 }
 
-func (f *feed) add(watcher chan store.Notice) {
+func (f *feed) add(watcher chan store.Notice, of store.Audience) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.watchers == nil {
-		f.watchers = make(map[chan store.Notice]struct{})
+		f.watchers = make(map[chan store.Notice]store.Audience)
 	}
-	f.watchers[watcher] = struct{}{}
+	f.watchers[watcher] = of
 }
 
 func (f *feed) remove(watcher chan store.Notice) {

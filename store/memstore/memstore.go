@@ -11,13 +11,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Store is a set of keys and their holders. It is safe for concurrent use.
+// A Store is a set of keys, their holders and those who wait. It is safe for concurrent use.
 // New makes one.
 type Store struct {
 	clock func() time.Time
@@ -95,6 +96,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 			return store.Grant{}, err
 		}
 		rec.bury(now)
+		rec.advance(now, &c)
 	}
 	rec.add(now, &c)
 	return s.grant(rec, now, &c), nil
@@ -107,12 +109,11 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	defer s.mu.Unlock()
 	now := s.clock()
 	for i, r := range batch {
-		rec, h, err := s.live(ctx, r.Ref, now)
+		_, h, err := s.live(ctx, r.Ref, now)
 		if err != nil {
 			answers[i].Err = err
 			continue
 		}
-		answers[i].Wanted = rec.everWanted() && rec.wanted(now)
 		s.enter(h, r, now)
 		h.expireAt = later(h.expireAt, now.Add(r.TTL))
 		answers[i].Left = r.TTL
@@ -120,29 +121,50 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// Release removes a holder. With keep, the holder is marked as released and stays
-// until keep after its grant.
-func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
+// Release answers each entry of the batch in its place. With Keep, the holder is marked as
+// released and stays until Keep after its grant.
+func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	answers := make([]store.Ended, len(batch))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec, h, err := s.find(ctx, r)
-	if err != nil {
-		return false, err
-	}
-	if keep > 0 || rec.everWanted() { // otherwise the time does not matter
-		now := s.clock()
-		wanted = rec.wanted(now)
-		if until := h.since.Add(keep); keep > 0 && until.After(now) {
-			h.released, h.expireAt, h.session = true, until, nil
-			return wanted, nil
+	for i, e := range batch {
+		rec, h, err := s.find(ctx, e.Ref)
+		if err != nil {
+			answers[i].Err = err
+			continue
 		}
+		answers[i].Line = rec.places()
+		if until := h.since.Add(e.Keep); e.Keep > 0 && until.After(s.clock()) {
+			h.released, h.expireAt, h.session = true, until, nil
+		} else {
+			s.drop(e.Key, rec, e.ID)
+		}
+		answers[i].Left = len(rec.holders)
 	}
-	s.drop(r.Key, rec, r.ID)
-	return wanted, nil
+	return answers
 }
 
-// Transfer puts a new claim in the place of a live holder. The words of waiters stay
-// in the record.
+// Leave takes a place out of the line. It removes the record if the place was all that it held.
+func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	if err := ended(ctx); err != nil {
+		return store.Status{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, now := s.records[key], s.clock()
+	if rec == nil || rec.foreign {
+		return store.Status{Key: key, Now: now}, rec.foreignError(key)
+	}
+	if i := rec.place(p); i == 0 || i > 0 && !silent {
+		rec.line = slices.Delete(rec.line, i, i+1)
+	}
+	status := rec.status(key, now)
+	s.tidy(key, rec)
+	return status, nil
+}
+
+// Transfer puts a new claim in the place of a live holder. The line stays as it is, but for the
+// claim's own place.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if err := ended(ctx); err != nil {
 		return store.Grant{}, err
@@ -165,6 +187,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		return store.Grant{}, err
 	}
 	rec.holders = rec.holders[:0]
+	rec.leave(to.Place)
 	rec.add(now, &to)
 	return s.grant(rec, now, &to), nil
 }
@@ -191,25 +214,6 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	return true, nil
 }
 
-// Withdraw takes back the word of a writer that gave up. It removes the record if
-// the word was all that it held.
-func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
-	if err := ended(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rec := s.records[key]
-	if rec == nil || rec.foreign || !rec.exclusiveWantedUntil.Equal(until) {
-		return nil
-	}
-	rec.exclusiveWantedUntil = time.Time{}
-	if len(rec.holders) == 0 {
-		delete(s.records, key)
-	}
-	return nil
-}
-
 // Break marks a holder as broken and, with now, removes it.
 func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	s.mu.Lock()
@@ -234,8 +238,8 @@ const spareTokens = 127
 // grant answers a claim that has been added to rec.
 func (s *Store) grant(rec *record, now time.Time, c *store.Claim) store.Grant {
 	s.token++
-	g := store.Grant{Token: s.token, Left: c.TTL, Since: now, Wanted: rec.wanted(now)}
-	if c.Lingers && c.Mode == store.Exclusive {
+	g := store.Grant{Token: s.token, Left: c.TTL, Since: now, Line: rec.places()}
+	if c.Lingers != "" && c.Mode == store.Exclusive {
 		g.Spare = spareTokens
 		s.token += spareTokens
 	}

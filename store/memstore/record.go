@@ -8,18 +8,13 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A record is the data of a key: holders, live or expired, or content that is not of this
-// library. A key without a record is free, and so is a key whose record has no holders, which
-// stays only for the word of a waiting writer.
+// A record is the data of a key: holders, live or expired, and those who wait; or content that
+// is not of this library. A record without holders stays only for its line.
 type record struct {
 	mode    store.Mode
 	limit   int
 	holders []holder
-
-	// The words of waiters: how long each stands. They outlive a change of holder, but
-	// not the record.
-	wantedUntil          time.Time
-	exclusiveWantedUntil time.Time
+	line    []store.Waiter
 
 	foreign bool
 	content any // of a foreign record
@@ -31,7 +26,7 @@ type holder struct {
 
 	session *session // the session that it is under, or nil
 
-	lingers  bool
+	lingers  string
 	released bool // the key stays taken until expireAt
 	broken   bool // a field of its own, because reason may be empty
 	reason   string
@@ -70,18 +65,20 @@ func (r *record) index(id string) int {
 	return slices.IndexFunc(r.holders, func(h holder) bool { return h.id == id })
 }
 
-// refuse returns why a claim is not granted, or nil if it is.
+// refuse returns why a claim is not granted, or nil if it is. Unless the key is in use in
+// another mode, the claim then waits.
 func (r *record) refuse(now time.Time, c *store.Claim) error {
 	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
 	case live > 0 && shares && r.mode != store.Exclusive && (r.mode != c.Mode || r.limit != c.Limit):
+		r.leave(c.Place)
 		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: *c}
-	case shares && r.exclusiveWantedUntil.After(now), // the waiting writer comes first
-		live > 0 && (!shares || r.mode == store.Exclusive),
-		shares && live > 0 && c.Mode == store.Permits && live >= r.limit,
-		r.index(c.ID) >= 0: // a copy of the claim came before
-		r.want(now, c)
+	case r.index(c.ID) >= 0: // a copy of the claim came before: it does not wait for itself
 		return &store.HeldError{Status: r.status(c.Key, now)}
+	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live >= r.limit),
+		len(r.line) > 0 && !r.seen(c.Key, now).Turn(c):
+		place := r.join(now, c)
+		return &store.HeldError{Status: r.status(c.Key, now), Place: place}
 	}
 	return nil
 }
@@ -95,24 +92,10 @@ func (r *record) bury(now time.Time) {
 // add makes c a holder.
 func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
-	if c.Mode == store.Exclusive {
-		r.exclusiveWantedUntil = time.Time{} // a writer is served; other writers leave their word again once there are sharers
-	}
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
 		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers,
 	})
-}
-
-// want leaves a word if the claim asks for it. It never shortens another waiter's word.
-func (r *record) want(now time.Time, c *store.Claim) {
-	if c.Want <= 0 {
-		return
-	}
-	r.wantedUntil = later(r.wantedUntil, now.Add(c.Want))
-	if c.Mode == store.Exclusive && r.mode != store.Exclusive {
-		r.exclusiveWantedUntil = later(r.exclusiveWantedUntil, now.Add(c.Reserve()))
-	}
 }
 
 func later(a, b time.Time) time.Time {
@@ -122,21 +105,19 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (r *record) wanted(now time.Time) bool {
-	return r.wantedUntil.After(now) || r.exclusiveWantedUntil.After(now)
-}
-
-// everWanted reports whether a word was ever left. If not, the clock need not be read.
-func (r *record) everWanted() bool {
-	return !r.wantedUntil.IsZero() || !r.exclusiveWantedUntil.IsZero()
-}
-
 // status returns a copy, which belongs to the caller.
 func (r *record) status(key string, now time.Time) store.Status {
+	s := r.seen(key, now)
+	s.Line = slices.Clone(s.Line)
+	return s
+}
+
+// seen is status, but shares the line with the record.
+func (r *record) seen(key string, now time.Time) store.Status {
 	if r == nil || r.foreign {
 		return store.Status{Key: key, Now: now}
 	}
-	s := store.Status{Key: key, Now: now, Wanted: r.wanted(now), ExclusiveWantedUntil: r.exclusiveWantedUntil}
+	s := store.Status{Key: key, Now: now, Line: r.line}
 	if len(r.holders) == 0 {
 		return s
 	}
@@ -164,6 +145,10 @@ func bySince(a, b store.Holder) int {
 	return 1
 }
 
+// foreignError is nil unless the record is foreign.
 func (r *record) foreignError(key string) error {
+	if r == nil || !r.foreign {
+		return nil
+	}
 	return fmt.Errorf("%w: %q has %T", store.ErrForeign, key, r.content)
 }

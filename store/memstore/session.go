@@ -84,7 +84,7 @@ func (s *Store) Sweep(ctx context.Context) (freed []string, err error) {
 	now := s.clock()
 	kept := make(map[*session]bool)
 	for key, rec := range s.records {
-		wanted := rec.wanted(now)
+		waited, before := len(rec.line) > 0, len(rec.holders)
 		for i := len(rec.holders) - 1; i >= 0; i-- {
 			switch h := &rec.holders[i]; {
 			case h.session == nil || h.session.live(now):
@@ -92,13 +92,10 @@ func (s *Store) Sweep(ctx context.Context) (freed []string, err error) {
 				kept[h.session] = true
 			default:
 				s.drop(key, rec, h.id)
-				if wanted {
-					freed = append(freed, key)
-				}
 			}
-			if len(rec.holders) == 0 {
-				break
-			}
+		}
+		if waited && len(rec.holders) < before {
+			freed = append(freed, key)
 		}
 	}
 	maps.DeleteFunc(s.sessions, func(_ string, it *session) bool { return !it.live(now) && !kept[it] })

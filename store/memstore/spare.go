@@ -1,10 +1,6 @@
 package memstore
 
-import (
-	"slices"
-
-	"github.com/mongolock/mongolock/store"
-)
+import "slices"
 
 // The record of the key that was released last is used again. Without that an acquire and
 // release makes two more allocations, and takes half a hand-off between goroutines longer.
@@ -29,18 +25,20 @@ func (s *Store) spend() *record {
 	return rec
 }
 
-// drop removes a holder. With the last holder it removes the record too, unless the word of a
-// writer stands in it, which keeps sharers out until the writer comes.
+// drop removes a holder.
 func (s *Store) drop(key string, rec *record, id string) {
 	if i := rec.index(id); i >= 0 {
 		rec.holders = slices.Delete(rec.holders, i, i+1)
 	}
-	switch {
-	case len(rec.holders) > 0:
-	case rec.mode != store.Exclusive && rec.everWanted() && rec.exclusiveWantedUntil.After(s.clock()):
-	default:
-		s.spend()
-		*rec = record{holders: rec.holders[:0]}
-		s.spare, s.spared = rec, key
+	s.tidy(key, rec)
+}
+
+// tidy removes a record that has neither holders nor a line.
+func (s *Store) tidy(key string, rec *record) {
+	if len(rec.holders) > 0 || len(rec.line) > 0 {
+		return
 	}
+	s.spend()
+	*rec = record{holders: rec.holders[:0], line: rec.line[:0]}
+	s.spare, s.spared = rec, key
 }

@@ -21,7 +21,7 @@ type Flapping struct{ opened atomic.Int64 }
 func (f *Flapping) Notify(context.Context, ...store.Notice) error { return nil }
 
 // Watch yields that it is live, and then an error.
-func (f *Flapping) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (f *Flapping) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		f.opened.Add(1)
 		_ = yield(store.Notice{}, nil) && yield(store.Notice{}, ErrBroken)
