@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/cleaner"
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
@@ -40,7 +41,7 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 		lease, err = c.tryOnce(w)
 	}
 	var held *store.HeldError
-	if errors.As(err, &held) && open(&held.Status, w.terms) {
+	if errors.As(err, &held) && line.Open(&held.Status, &store.Claim{Ref: store.Ref{Mode: t.mode}, Limit: t.limit}) {
 		lease, err = c.tryOnce(w)
 	}
 	switch {
@@ -55,7 +56,7 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 }
 
 func (c *Client) tryOnce(w *waiter) (*Lease, error) {
-	return c.send(w, 0, false, c.clock.Now())
+	return c.send(w, &store.Claim{}, c.clock.Now())
 }
 
 // An exchange is where the reply to one or several claims meets its caller, unless the caller
@@ -69,20 +70,20 @@ type exchange[T any] struct {
 
 // send makes one claim, under an ID of its own, and returns once the claim is answered or the
 // caller's wait is over. In the latter case the claim goes on, and if it is granted the lease
-// is given back. Trust in the grant begins at sent.
+// is given back. Trust in the grant begins at sent. ask has the place in the line, and hints.
 //
 // A store that answers at once is called on the caller's goroutine: on another goroutine a free
 // pair in memory takes more than twice as long.
-func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (l *Lease, err error) {
+func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (l *Lease, err error) {
 	ctx, cancel := c.background.Bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	if c.prompt {
 		defer cancel()
-		if !c.background.Do(func() { l, err = c.claim(ctx, w, want, seenHeld, sent) }) {
+		if !c.background.Do(func() { l, err = c.claim(ctx, w, ask, sent) }) {
 			err = &abandoned{ErrClosed}
 		}
 		return l, err
 	}
-	return c.claimDetached(w, cancel, func() (*Lease, error) { return c.claim(ctx, w, want, seenHeld, sent) })
+	return c.claimDetached(w, cancel, func() (*Lease, error) { return c.claim(ctx, w, ask, sent) })
 }
 
 // abandonedFor is how much longer a claim may take than its caller waits for it. Then it is cut
@@ -97,7 +98,7 @@ func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (
 			l.holding.giveBackUnseen(ErrReleased)
 			return
 		}
-		c.takeBackLate(w, err)
+		c.refusedLate(w, err)
 	})
 }
 
@@ -160,12 +161,12 @@ func (a *abandoned) Error() string { return a.err.Error() }
 func (a *abandoned) Unwrap() error { return a.err }
 
 // claim asks the store for the key.
-func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
+func (c *Client) claim(ctx context.Context, w *waiter, ask *store.Claim, sent monotonic.Moment) (*Lease, error) {
 	if c.cleaner.Full() {
 		return nil, errCrowded
 	}
-	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	claim.Want, claim.Held = want, seenHeld
+	claim := w.terms.claim(w.key, c)
+	claim.Place, claim.Pass, claim.Offered, claim.InLine, claim.Held = ask.Place, ask.Pass, ask.Offered, ask.InLine, ask.Held
 	h := newHolding(w.ctx, c, &claim, w.terms)
 	c.calls.Add(observe.Acquire)
 	grant, err := c.store.Acquire(ctx, claim)
@@ -222,19 +223,16 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	return granted, err
 }
 
-// beginTogether reports whether this client neither holds the keys, nor waits for them, nor
-// left them to others.
+// mayClaimTogether reports whether this client neither holds the keys nor waits for them.
 func (c *Client) mayClaimTogether(keys []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.together == nil || c.oneByOne || c.cleaner.Full() {
 		return false
 	}
-	now := c.clock.Now()
 	for _, key := range keys {
 		q := c.queues.All[key]
-		inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0)
-		if until, left := c.leftToOthers.All[key]; inUse || left && now < until || c.cleaner.May(key) {
+		if inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0); inUse || c.cleaner.May(key) {
 			return false
 		}
 	}
@@ -244,7 +242,7 @@ func (c *Client) mayClaimTogether(keys []string) bool {
 func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {
 	hs, batch := make([]*holding, len(keys)), make([]store.Claim, len(keys))
 	for i, key := range keys {
-		batch[i] = w.terms.claim(key, c.newID(), c.owner)
+		batch[i] = w.terms.claim(key, c)
 		hs[i] = newHolding(w.ctx, c, &batch[i], w.terms)
 	}
 	var after Leases

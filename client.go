@@ -2,6 +2,7 @@ package mongolock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -35,7 +36,7 @@ const (
 //
 // Locks are taken in this order: Client.mu; that of a component (sessions, returner, and the
 // packages keeper, cleaner, wake, tasks); that of a holding; that of a session. No store, observer,
-// logger or other callback is called under any of them. The methods of queue, waiter, plan and
+// logger or other callback is called under any of them. The methods of queue, waiter and
 // holdings are called with Client.mu held.
 type Client struct {
 	config
@@ -46,7 +47,6 @@ type Client struct {
 	commands counter            // nil: the store has no database
 	calls    observe.Calls      // of the store
 	prompt   bool               // the store answers at once: see send
-	bulk     store.BulkReleaser // nil: the store has no bulks
 	together store.BulkAcquirer // nil: the store has no bulks of claims
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
@@ -61,14 +61,14 @@ type Client struct {
 	background *tasks.Group
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome
 
-	mu           sync.Mutex                          // protects what follows
-	held         holdings                            // those that are not settled
-	queues       swept.Map[string, *queue]           // by key: the leases of this client, and its waiters
-	waiting      int                                 // waiters in all queues
-	candidates   int                                 // those of package leader among the waiters
-	leftToOthers swept.Map[string, monotonic.Moment] // keys that this client's waiters leave to other processes, until when
-	asks         askCount                            // also read without mu
-	oneByOne     bool                                // the store refuses claims in bulk
+	mu         sync.Mutex                // protects what follows
+	held       holdings                  // those that are not settled
+	queues     swept.Map[string, *queue] // by key: the leases of this client, and its waiters
+	waiting    int                       // waiters in all queues
+	candidates int                       // those of package leader among the waiters
+	place      store.Place               // of the next head that wants a key alone; empty: not made yet
+	asks       askCount                  // also read without mu
+	oneByOne   bool                      // the store refuses claims in bulk
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -116,7 +116,6 @@ func newClient(s store.Store, conf config) *Client {
 	c.background = tasks.New(&c.clock, c.prompt)
 	c.commands, _ = store.As[counter](s)
 	c.warning.store, _ = store.As[trapWarner](s)
-	c.bulk, _ = s.(store.BulkReleaser)
 	c.together, _ = s.(store.BulkAcquirer)
 	if conf.session {
 		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
@@ -131,7 +130,7 @@ func newClient(s store.Store, conf config) *Client {
 		c.pkg = of.Package()
 	}
 	c.watch = wake.New(wake.Host{
-		Clock: &c.clock, Tasks: c.background, Feed: c.calls.Feed(store.FeedOf(s)), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize,
+		Clock: &c.clock, Tasks: c.background, Feed: c.calls.Feed(store.FeedOf(s)), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize, Address: rand.Text()[:8],
 		Still: besideStill, Stop: c.draining, Waiters: heads{c}, Logger: conf.logger,
 	})
 	c.watchStats()

@@ -84,16 +84,11 @@ func giveBackAll(leases []*holding) {
 }
 
 // bulks returns the parts in which leases are given back. A lease that can be handed on is a
-// part of its own. So is each lease if they are few and the store claims keys together but does
-// not release them together.
+// part of its own.
 func (r *returner) bulks(leases []*holding) (parts [][]*holding) {
-	c := r.client
-	c.mu.Lock()
-	few, together := len(leases) <= closeWorkers, c.together != nil && !c.oneByOne
-	c.mu.Unlock()
 	var many []*holding
 	for i, h := range leases {
-		if successor, _ := h.successor(); successor != nil || c.bulk == nil || few && !(together && h.isPlain()) {
+		if successor, _ := h.successor(); successor != nil {
 			parts = append(parts, leases[i:i+1])
 		} else {
 			many = append(many, h)
@@ -145,28 +140,32 @@ func (r *returner) many(leases []*holding, bound time.Duration) {
 		case other != nil:
 			others = append(others, other)
 		default:
-			mine, batch = append(mine, h), append(batch, store.Ending{Ref: h.ref, Keep: h.keep()})
+			mine, batch = append(mine, h), append(batch, h.ending())
 		}
 	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
 	ctx, cancel := c.background.Within(values, bound)
 	c.calls.Add(observe.Release)
-	answers := c.bulk.ReleaseMany(ctx, batch)
+	answers := c.store.Release(ctx, batch)
 	cancel()
 
 	var errs []error
-	var free []string
+	var free []string // whose line is not known
+	var told []store.Notice
 	var failed []*holding
 	for i, h := range mine {
-		done, wake, err := h.released(answers[i].Wanted, answers[i].Err)
+		done, sure, err := h.released(answers[i])
 		errs = append(errs, err)
-		if wake {
+		if sure {
+			told = append(told, h.nowOffered(answers[i])...)
+		} else {
 			free = append(free, h.ref.Key)
 		}
 		if !done && h.failedRelease(err) {
 			failed = append(failed, h)
 		}
 	}
+	c.watch.Announce(told...)
 	c.freed(free...)
 	end(Outcome{Err: errors.Join(errs...), Count: len(mine)})
 	if len(failed) > 0 {

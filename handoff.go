@@ -9,16 +9,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// These limit what one client may keep for itself while waiters of other processes have left
-// word.
+// These limit what one client may keep for itself while other processes are in line.
 const (
-	streakMost  = 16                     // handoffs in a row
-	streakTime  = 100 * time.Millisecond // the time that they may take
-	streakPause = time.Second            // after this long without one a new streak begins
+	streakMost = 16                     // handoffs in a row
+	streakTime = 100 * time.Millisecond // the time that they may take
 )
 
-// A streak counts how often this client kept a key for its own waiters in a row since waiters
-// of other processes left word.
+// A streak counts how often this client kept a key for its own waiters in a row while other
+// processes were in line.
 type streak struct {
 	count int
 	since monotonic.Moment
@@ -51,7 +49,7 @@ func (h *holding) successor() (*waiter, streak) {
 	defer h.mu.Unlock()
 	may := (h.err == nil || h.err == ErrReleased) && !h.release.inDoubt && now < h.ends() && h.keep() == 0 //nolint:errorlint // the very cause
 	var s streak
-	if h.wanted && may {
+	if len(h.line) > 0 && may {
 		s, may = q.streak.on(now)
 	}
 	if !may {
@@ -66,7 +64,7 @@ func (h *holding) successor() (*waiter, streak) {
 func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, handled bool, err error) {
 	c := h.client
 	values, end := c.observe(w.ctx, OpTransfer, w.key, w.terms)
-	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	claim := w.terms.claim(w.key, c)
 	sent, next := c.clock.Now(), newHolding(w.ctx, c, &claim, w.terms)
 	ctx, cancel := c.background.Bound(values, min(until, sent.Add(claim.TTL)))
 	c.calls.Add(observe.Transfer)

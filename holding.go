@@ -28,6 +28,7 @@ type holding struct {
 	ref     store.Ref
 	terms   *terms           // on which it was claimed
 	since   time.Time        // by the store's clock, for display
+	lingers string           // where it hears that the key is wanted; empty: the key is not kept
 	granted monotonic.Moment // when this process learned of the grant
 	heard   heard            // when the claim was sent
 
@@ -53,6 +54,7 @@ type holding struct {
 	spare    int             // how many tokens above that are free for the next ones
 	values   context.Context // of the call that asked for it: for its values, not for its end
 	timer    *time.Timer     // of the deadline
+	line     []store.Place   // who waited when it was granted
 	wanted   bool            // another process waits for the key
 	renewing chan struct{}   // closed when the renewal under way is over; nil: none is
 	member   membership
@@ -61,7 +63,7 @@ type holding struct {
 
 // newHolding makes a holding that is not granted yet.
 func newHolding(ctx context.Context, c *Client, claim *store.Claim, t *terms) *holding {
-	h := &holding{client: c, ref: claim.Ref, terms: t, values: ctx, Slot: keeper.Slot{TTL: t.ttl}}
+	h := &holding{client: c, ref: claim.Ref, terms: t, lingers: claim.Lingers, values: ctx, Slot: keeper.Slot{TTL: t.ttl}}
 	h.listen()
 	return h
 }
@@ -71,7 +73,7 @@ func newHolding(ctx context.Context, c *Client, claim *store.Claim, t *terms) *h
 func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotonic.Moment) {
 	t := h.terms
 	h.term, due = term.Granted(t.ttl, h.client.marginFor(t.ttl), sent, now, g.Left, false)
-	h.token, h.since, h.wanted, h.spare = g.Token, g.Since, g.Wanted, g.Spare
+	h.token, h.since, h.line, h.wanted, h.spare = g.Token, g.Since, g.Line, len(g.Line) > 0, g.Spare
 	h.granted = now
 	h.lease = newLease(h, t, g.Token, sent, now)
 	return due
@@ -179,6 +181,13 @@ func (h *holding) expire() {
 	cause := h.whyOver(now)
 	h.mu.Unlock()
 	h.end(cause)
+}
+
+// waiting returns who was in line when it was granted.
+func (h *holding) waiting() []store.Place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.line
 }
 
 // current returns the lease that is in the holding, or nil.

@@ -50,7 +50,7 @@ func init() {
 			Listening: c.watch.Live(), Announces: c.watch.Announces(), FeedOpen: c.watch.Open(),
 		}
 		if q := c.queues.All[key]; q != nil {
-			w.Woken, w.Seen = q.wakeUp != noWakeUp, q.plan.seen != nil
+			w.Woken, w.Seen = q.head != nil && q.view.Woken(), q.view.Seen != nil
 			if h := q.head; h != nil {
 				w.Refused, w.Asking = h.refused, h.asking
 			}

@@ -252,8 +252,8 @@ func (h *holding) freeIdle() {
 	}
 }
 
-// heardWord records that a process waits, and reports whether the holding is idle.
-func (h *holding) heardWord() bool {
+// heardWaiter records that a process waits, and reports whether the holding is idle.
+func (h *holding) heardWaiter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wanted = true

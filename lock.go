@@ -224,13 +224,7 @@ func (all Leases) giveBackUnseen() {
 		l.end(ErrReleased)
 	}
 	c := all[0].holding.client
-	parts := slices.Collect(slices.Chunk(all.holdings(), 1))
-	if c.bulk != nil {
-		parts = [][]*holding{all.holdings()}
-	}
-	if giveBack := func() { c.returner.giveBack(parts, bulkBound) }; !c.background.Go(giveBack) {
-		giveBack() // the client is closing, and waits for the goroutine that runs this
-	}
+	c.inBackground(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever

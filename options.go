@@ -285,11 +285,15 @@ func (c *config) marginFor(ttl time.Duration) time.Duration {
 // shares reports whether others may hold the key at the same time.
 func (t *terms) shares() bool { return t.mode != store.Exclusive }
 
-func (t *terms) claim(key, id, owner string) store.Claim {
-	return store.Claim{
-		Ref:   store.Ref{Key: key, ID: id, Mode: t.mode},
-		Limit: t.limit, TTL: t.ttl, Owner: owner, Note: t.note, Lingers: t.linger > 0,
+func (t *terms) claim(key string, c *Client) store.Claim {
+	claim := store.Claim{
+		Ref:   store.Ref{Key: key, ID: c.newID(), Mode: t.mode},
+		Limit: t.limit, TTL: t.ttl, Owner: c.owner, Note: t.note,
 	}
+	if t.linger > 0 {
+		claim.Lingers = c.watch.Address()
+	}
+	return claim
 }
 
 func defaultOwner() string {

@@ -5,24 +5,32 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
 // A queue has the waiters of one client for one key, first come, first served, and what this
-// client itself holds of the key. Only the head talks to the store, and even the head does not
-// while the client holds the key alone. A queue is protected by Client.mu.
+// client itself holds of the key. Only the head talks to the store: it stands for the client in
+// the line of the key, and waits even without that while the client holds the key alone. A queue
+// is protected by Client.mu.
 type queue struct {
 	key        string
 	holder     *holding // the newest one of this client that has the key alone, until it is settled
 	sharers    int      // holdings of this client that share the key
 	head, tail *waiter
-	wakeUp     wakeUp // a hint that the head has not acted on
-	plan       plan   // when the head acts without a hint; begins with the first waiter
+	view       line.View        // the head's
+	watched    bool             // the client's watch counts this queue
+	readAt     monotonic.Moment // when the head reads a key that this client holds; zero: no need
 
-	streak   streak           // of the holder, or of the permits of this client
-	wantedAt monotonic.Moment // when a release of this client last found a word; zero: never, or it was used already
+	streak   streak           // of the holder
+	served   store.Place      // that was granted last
+	others   []store.Place    // who waited when this client last released the key
+	othersAt monotonic.Moment // when that was; zero: never
 }
+
+// othersFor is how long other processes are assumed to wait, after a release found them waiting.
+const othersFor = 10 * time.Second
 
 // A waiter is one call of Acquire. Its first fields are constant; the others are protected by
 // Client.mu.
@@ -58,12 +66,31 @@ func (c *Client) join(ctx context.Context, key string, t *terms, patience monoto
 		c.candidates++
 	}
 	if q.head == nil {
-		q.head, q.tail = w, w // a head's plan begins with a claim
+		q.head, q.tail = w, w
+		c.stand(q)
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // it waits behind others of this process
 	}
 	return w, c.decide(w, now)
+}
+
+// stand begins the view of a new head, with a place for it.
+func (c *Client) stand(q *queue) {
+	t := q.head.terms
+	q.view = line.View{Mode: t.mode, Limit: t.limit, Place: c.placeFor(t), Seen: q.view.Seen}
+}
+
+// placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
+// granted the key at once, and the next one has the same place: so it is made once.
+func (c *Client) placeFor(t *terms) store.Place {
+	if t.shares() {
+		return store.NewPlace(t.mode, t.limit, c.watch.Address())
+	}
+	if c.place == "" {
+		c.place = store.NewPlace(t.mode, t.limit, c.watch.Address())
+	}
+	return c.place
 }
 
 // queueOf returns the key's queue, and makes one if there is none. Call it with c.mu held.
@@ -94,7 +121,7 @@ func (h *holding) settleIn(w *waiter) {
 		c.watch.Join()
 		h.listens = true
 		if c.asks.of(h.ref.Key).Load() != h.heard.asks {
-			h.heardWord() // a waiter asked before the grant was answered
+			h.heardWaiter() // a waiter asked before the grant was answered
 		}
 	}
 }
@@ -102,12 +129,6 @@ func (h *holding) settleIn(w *waiter) {
 // leave takes w out of the queue. If a lease was handed to it at the last moment, the caller
 // gets that.
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
-	lease, word, err := c.leaveLine(w, lease, err)
-	c.takeBack(w.key, word)
-	return lease, err
-}
-
-func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word time.Time, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.gone = true
@@ -116,21 +137,19 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	}
 	q := w.queue
 	if lease != nil {
-		if lease.terms.shares() {
-			q.wakeUp = mayBeFree // the next in line may share the key
-		}
 		c.unlink(w)
-		return lease, word, nil
+		if lease.terms.shares() {
+			q.look() // the next in the queue may share the key
+		}
+		return lease, nil
 	}
-	status := q.status()
+	status, place := q.status(), store.Place("")
 	w.refused = w.refused || q.head.refused
-	word = q.wordLeft(w)
-	led := q.head == w
-	c.unlink(w)
-	if led && q.head != nil && q.head.terms.shares() != w.terms.shares() {
-		q.look() // the next waiter needs another word than the one that was left
+	if q.head == w && q.view.In {
+		place = q.view.Place
 	}
-	return nil, word, w.gaveUp(status, err)
+	c.unlink(w)
+	return nil, w.gaveUp(status, place, err)
 }
 
 // status returns what is known of the key's holders.
@@ -138,8 +157,8 @@ func (q *queue) status() store.Status {
 	switch {
 	case q.holder != nil:
 		return q.holder.status()
-	case q.plan.seen != nil:
-		return *q.plan.seen
+	case q.view.Seen != nil:
+		return *q.view.Seen
 	}
 	return store.Status{Key: q.key, Mode: store.Exclusive}
 }
@@ -156,14 +175,16 @@ func (h *holding) status() store.Status {
 		Key: h.ref.Key, Mode: store.Exclusive, Limit: 1, Now: h.since.Add(h.client.clock.Since(h.granted)),
 		Holders: []store.Holder{{
 			ID: h.ref.ID, Owner: h.client.owner, Note: h.terms.note, Since: since,
-			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()), Lingers: h.terms.linger > 0,
+			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()), Lingers: h.lingers,
 		}},
 	}
 }
 
-// unlink removes w, and passes the turn on if w was the head. Call it with c.mu held.
+// unlink removes w, and passes the turn on if w was the head. The next head takes over the place
+// of the head in the line, if it asks in the same mode; otherwise the place is given up.
 func (c *Client) unlink(w *waiter) {
 	q := w.queue
+	led := q.head == w
 	c.waiting--
 	if w.candidate {
 		c.candidates--
@@ -179,12 +200,22 @@ func (c *Client) unlink(w *waiter) {
 		q.tail = w.prev
 	}
 	w.prev, w.next = nil, nil
-	if q.head == nil {
-		if q.plan.watched {
-			c.watch.Leave()
-		}
-		q.wakeUp, q.plan = noWakeUp, plan{}
+	if !led {
 		return
+	}
+	if q.head == nil || q.view.Mode != q.head.terms.mode || q.view.Limit != q.head.terms.limit {
+		if q.view.Joined {
+			c.giveUpPlace(q.key, q.view.Place)
+		}
+		if q.head == nil {
+			q.view, q.readAt = line.View{}, 0
+			if q.watched {
+				q.watched = false
+				c.watch.Leave()
+			}
+			return
+		}
+		c.stand(q)
 	}
 	q.head.poke()
 }
@@ -214,65 +245,10 @@ func (c *Client) deliver(w *waiter, lease *Lease, s streak) {
 	lease.holding.giveBackUnseen(ErrReleased)
 }
 
-// wake makes the head of the key's queue ask for the key, because it may be free. Call it with
-// c.mu held.
-func (c *Client) wake(key string) {
-	if q := c.queues.All[key]; q != nil {
-		q.wake()
-	}
-}
-
-// These decide whether a release is announced while its command is under way, and whether it is
-// announced again afterwards.
-const (
-	wantedFor   = 10 * time.Second       // how long other processes are assumed to wait, after a release found them waiting
-	besideStill = 250 * time.Millisecond // if the command took no longer, the announcement made beside it is enough
-)
-
-// announceBeside announces a release while the command that frees the key is under way, if
-// other processes probably wait: that saves the first of them a round trip. It returns zero if
-// it announced nothing. A waiter that asks too early leaves its word again, and keeps reading
-// the key (plan.early).
-func (h *holding) announceBeside() (at monotonic.Moment) {
-	c := h.client
-	if c.prompt || h.terms.shares() || h.keep() > 0 {
-		return 0
-	}
-	now := c.clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	guess := h.queue.wantedAt != 0 && now.Sub(h.queue.wantedAt) <= wantedFor
-	h.queue.wantedAt = 0
-	h.mu.Lock()
-	wanted := (h.wanted || guess) && h.release.state == releasing && h.release.loss == nil
-	h.mu.Unlock()
-	if !wanted || !c.watch.TryAnnounce(h.ref.Key) {
-		return 0
-	}
-	return now
-}
-
-// freedAfter tells waiters that the key is free, unless the announcement made beside the
-// release came late enough for them. inTime says that the command was answered and found the
-// holder.
-func (h *holding) freedAfter(beside monotonic.Moment, inTime bool) {
-	c := h.client
-	if beside != 0 && inTime && c.clock.Since(beside) <= besideStill {
-		return // forget woke this client's waiters
-	}
-	c.freed(h.ref.Key)
-}
-
-// leaveToOthers keeps the waiters of this client from a key for a moment, because waiters of
-// other processes left word for it. Those of this client are a round trip closer and would
-// otherwise always win.
-func (h *holding) leaveToOthers() {
-	c, key := h.client, h.ref.Key
-	now := c.clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leftToOthers.Put(key, now.Add(leaveAlone), func(_ string, until monotonic.Moment) bool { return until < now })
-	if q := c.queues.All[key]; q != nil {
-		q.wantedAt = now
+// look makes the head ask for the key.
+func (q *queue) look() {
+	if q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // otherwise the key cannot be free for it
+		q.view.Look()
+		q.head.poke()
 	}
 }

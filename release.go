@@ -168,38 +168,44 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 		}
 	}
 	ctx, cancel := c.background.Bound(values, until)
-	beside := h.announceBeside()
+	told, at := h.announceBeside()
 	c.calls.Add(observe.Release)
-	wanted, err := c.store.Release(ctx, h.ref, h.keep())
+	answer := c.store.Release(ctx, []store.Ending{h.ending()})[0]
 	cancel()
-	inTime := err == nil
-	done, free, err := h.released(wanted, err)
-	if free {
-		h.freedAfter(beside, inTime)
+	done, sure, err := h.released(answer)
+	switch {
+	case !sure:
+		c.freed(h.ref.Key)
+	case told == "" || c.clock.Since(at) > besideStill || len(answer.Line) > 0 && told.Address() != answer.Line[0].Address():
+		c.watch.Announce(h.nowOffered(answer)...)
 	}
 	return done, err
 }
 
-// released handles the store's answer to a release. free says that the key may be free for a
-// waiter.
-func (h *holding) released(wanted bool, err error) (done, free bool, answer error) {
+// ending asks the store to release the holding.
+func (h *holding) ending() store.Ending {
+	return store.Ending{Ref: h.ref, Keep: h.keep(), Line: len(h.whoWaits()) > 0}
+}
+
+// released handles the store's answer to a release. sure says that it tells who waits now:
+// otherwise the attempt, or one before it, may have been applied.
+func (h *holding) released(e store.Ended) (done, sure bool, answer error) {
+	err := e.Err
 	if err != nil && !store.IsVerdict(err) {
 		unknown := !store.IsCertain(err)
-		if unknown { // it may have been applied: then the waiters' word is gone with it
+		if unknown {
 			h.doubt()
 		}
-		return false, unknown, h.withLoss(failed("release", h.ref.Key, err))
+		return false, !unknown, h.withLoss(failed("release", h.ref.Key, err))
 	}
-	if wanted && h.turnIsOver() {
-		h.leaveToOthers() // before forget wakes this client's own waiters
-	}
+	h.client.sawLine(h, e)
 	h.mu.Lock()
 	err = h.answered(err)
 	inDoubt := h.release.inDoubt
 	h.release.settle(err)
 	h.mu.Unlock()
 	h.forget()
-	return true, wanted || inDoubt, err
+	return true, !inDoubt, err
 }
 
 // withLoss adds to a store's error that the lease was lost before, if it was.
@@ -254,10 +260,10 @@ func (h *holding) forget() {
 	switch q := h.queue; {
 	case q.holder == h:
 		q.holder, q.streak = nil, streak{}
-		q.wake()
+		q.look()
 	case listed && h.terms.shares():
 		q.sharers--
-		q.wake()
+		q.look()
 	}
 }
 
@@ -291,13 +297,4 @@ func (h *holding) keep() time.Duration {
 		return 0
 	}
 	return term.Keep(h.terms.minHold, h.granted, h.client.clock.Now())
-}
-
-// isPlain reports whether the holding can be released without reading the record: it is
-// exclusive, no waiter is known, it was not lost, and nothing of it stays.
-func (h *holding) isPlain() bool {
-	keep := h.keep()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return keep == 0 && !h.terms.shares() && !h.wanted && h.release.loss == nil
 }

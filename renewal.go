@@ -128,9 +128,6 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	}
 	under := h.member.under
 	h.mu.Unlock()
-	if answer.Wanted && h.heardWord() {
-		h.freeIdle()
-	}
 	switch cause := verdict(answer.Err); {
 	case cause != nil:
 		next.Tell = h.finish(cause)
@@ -161,7 +158,7 @@ func (h *holding) shown(l *Lease) any {
 // seldomRenewed reports whether a waiter reads the key once a minute, to learn whether the
 // store still has the holding: an operator may have removed it by hand. One that is renewed more
 // often learns of that by itself.
-func (h *holding) seldomRenewed() bool { return h.terms.noRenewal || h.terms.ttl/3 > askMost }
+func (h *holding) seldomRenewed() bool { return h.terms.noRenewal || h.terms.ttl/3 > time.Minute }
 
 // checkIn renews the holding if a read does not show it. Only a renewal says for certain that
 // it is gone, and so ends it. Client.mu is held.

@@ -133,7 +133,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 }
 
 func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic.Moment) (*Lease, error) {
-	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	claim := w.terms.claim(w.key, c)
 	h := newHolding(w.ctx, c, &claim, w.terms)
 	c.calls.Add(observe.Transfer)
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)

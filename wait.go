@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -15,11 +16,12 @@ import (
 type step int
 
 const (
-	toSleep step = iota
-	toTake       // the lease that it was handed
-	toAsk        // for the key
-	toRead       // the key, while it sleeps
-	toStart      // the lease that this client kept for it
+	toSleep  step = iota
+	toTake        // the lease that it was handed
+	toAsk         // for the key
+	toRead        // the key, while it sleeps
+	toRemove      // a place from the line, while it sleeps
+	toStart       // the lease that this client kept for it
 )
 
 // A move is a step with its arguments.
@@ -27,8 +29,8 @@ type move struct {
 	step  step
 	until monotonic.Moment // toSleep: until then; zero: until it is nudged
 	lease *Lease           // toTake, toStart
-	held  bool             // toAsk: the claim will probably be refused
-	told  bool             // toAsk: a hint says that the key may be free
+	place store.Place      // toRemove
+	claim store.Claim      // toAsk: the place in the line, and hints
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 }
 
@@ -65,6 +67,8 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			c.mu.Unlock()
 		case toRead:
 			c.background.Go(func() { c.read(key) })
+		case toRemove:
+			c.background.Go(func() { c.removePlace(key, m.place) })
 		case toSleep:
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key, t)
@@ -103,40 +107,33 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 		if !q.holder.seldomRenewed() { // otherwise it learns by itself if an operator removes it by hand
 			return w.sleepUntil(0)
 		}
-		if q.plan.readAt == 0 {
-			q.plan.readAt = now.Add(backoff.Jitter(askMost * 3 / 4))
+		if q.readAt == 0 {
+			q.readAt = now.Add(backoff.Jitter(readHeld))
 		}
-		return q.readOrSleep(now, monotonic.Never)
-	}
-	if until, ok := c.leftToOthers.All[w.key]; ok && now < until {
-		w.refused = true // the key is left to other processes, as if they held it
-		c.replan(q, keyLeftAlone, nil, 0)
-		return q.readOrSleep(now, until)
-	}
-	if due := q.asksAt(); now < due {
-		return q.readOrSleep(now, due)
-	}
-	if c.cleaner.May(w.key) { // our own claim may hold the key: when it is cleaned up, that wakes us
+		if now < q.readAt {
+			return w.sleepUntil(q.readAt)
+		}
+		q.readAt = 0
+		return move{step: toRead}
+	case c.cleaner.May(w.key): // our own claim may hold the key: when it is cleaned up, that wakes us
 		return w.sleepUntil(0)
 	}
-	held := q.expectsRefusal(w.terms)
-	told := q.wakeUp == mayBeFree
-	q.wakeUp, w.asking = noWakeUp, true
-	return move{step: toAsk, held: held, told: told, now: now}
+	v := &q.view
+	held := v.Held() || q.othersWait(now)
+	switch m := v.Next(now); {
+	case m.Ask:
+		w.asking = true
+		return move{step: toAsk, now: now, claim: store.Claim{Place: v.Place, Pass: m.Pass, Offered: m.Offered, InLine: v.In, Held: held}}
+	case m.Remove != "":
+		return move{step: toRemove, place: m.Remove}
+	default:
+		return w.sleepUntil(m.Until)
+	}
 }
 
-// readOrSleep lets the head sleep until t, or read the key if a read is due.
-func (q *queue) readOrSleep(now, t monotonic.Moment) move {
-	readAt := q.plan.readAt
-	switch {
-	case readAt == 0:
-		return q.head.sleepUntil(t)
-	case now < readAt:
-		return q.head.sleepUntil(min(t, readAt))
-	}
-	q.plan.readAt = 0
-	return move{step: toRead}
-}
+// readHeld is about how long a head does not read a key that this client holds, where the client
+// would not learn otherwise that the key was taken away by hand.
+const readHeld = 45 * time.Second
 
 func (w *waiter) sleepUntil(t monotonic.Moment) move {
 	if w.nudge == nil { // most waiters are served at once and need no channel
@@ -146,33 +143,39 @@ func (w *waiter) sleepUntil(t monotonic.Moment) move {
 }
 
 // askForKey sends a claim for the head. If it returns neither a lease nor an error, the claim
-// was refused, or failed while the head was waiting already, and the queue has a new plan.
+// was refused, or failed while the head was waiting already, and the head goes on waiting.
 func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
-	want := max(2*w.terms.ttl, wordLeast)
-	lease, err := c.send(w, want, m.held, m.now)
-	if lease != nil {
-		return lease, nil
-	}
-
+	lease, err := c.send(w, &m.claim, m.now)
+	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	q, place := w.queue, m.claim.Place
 	w.asking = false
-	q := w.queue
+	if lease != nil {
+		if m.claim.Pass != "" {
+			c.watch.Announce(offer(w.key, m.claim.Pass)...) // its waiter joins again, if it lives
+		}
+		q.served, q.view = place, line.View{Seen: q.view.Seen}
+		return lease, nil
+	}
+	if place == c.place {
+		c.place = "" // it may stand in this line
+	}
 	var held *store.HeldError
 	switch {
 	case errors.As(err, &held):
 		w.refused, w.fault = true, nil
-		c.watchFor(&q.plan)
-		q.plan.early = m.told && heldFor(&held.Status) > c.clock.Since(m.now)
-		c.replan(q, claimRefused, &held.Status, want)
+		c.watchFor(q)
+		q.view.Refused(&held.Status, now)
 		c.watch.AskFor(&held.Status)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
-		q.wakeUp = mayBeFree // for the next in line: the wake-up that this claim consumed may have been meant for it
+		q.view.Joined = q.view.Joined || !store.IsCertain(err)
+		q.view.Look() // for the next in the queue: the news that this claim consumed may have been meant for it
 		return nil, err
 	}
 	w.fault = err
-	c.replan(q, claimFailed, nil, 0)
+	q.view.Failed(now)
 	return nil, nil
 }
 
@@ -208,11 +211,11 @@ func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func(
 
 // gaveUp returns the error of a waiter that leaves without the key. The error says that the key
 // is held only if w knows it.
-func (w *waiter) gaveUp(status store.Status, err error) error {
+func (w *waiter) gaveUp(status store.Status, place store.Place, err error) error {
 	if !errors.As(err, new(*abandoned)) {
 		return failed("acquire", w.key, err)
 	}
-	held := &HeldError{Status: status}
+	held := &HeldError{Status: status, Place: place}
 	patience := errors.Is(err, errPatience)
 	switch {
 	case errors.Is(err, ErrClosed), !w.refused:

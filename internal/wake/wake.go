@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -43,15 +44,14 @@ type Waiters interface {
 	Read(all []store.Status) (often bool)
 	// Ask asks for keys that could not be read.
 	Ask(keys []string)
-	// Freed says that a key may be free.
-	Freed(key string)
+	// Offered says that it is the turn of a place, or without one of the key's waiter, and Next
+	// that it is the next one's.
+	Offered(key string, p store.Place)
+	Next(key string, p store.Place)
 	// Wanted says that another process waits for a key.
 	Wanted(key string)
 	// Deaf says that notices may be missing: that a key is wanted is not heard of any more.
 	Deaf()
-	// Sure reports whether a waiter is sure that its key's release will be announced to it. Those
-	// that are not read their keys anyway.
-	Sure() bool
 }
 
 // A Host is what a Watch works for.
@@ -60,6 +60,7 @@ type Host struct {
 	Tasks   *tasks.Group
 	Feed    store.Feed // nil: none
 	Mute    bool       // the feed is not listened to
+	Address string     // at which this process hears notices
 	Look    func(ctx context.Context, keys []string) ([]store.Status, error)
 	Call    time.Duration // the longest that a call may take
 	Batch   int           // the most keys in one read
@@ -76,6 +77,7 @@ type Host struct {
 type Watch struct {
 	*follow.Follower
 	host Host
+	deaf atomic.Bool // there is no feed, or it is not listened to
 
 	mu         sync.Mutex // protects what follows; a leaf: never held across a call of the host
 	poll       *time.Timer
@@ -93,8 +95,17 @@ func New(h Host) *Watch {
 	if h.Mute {
 		feed = nil
 	}
-	w.Follower = follow.New(h.Tasks.Base(), feed, w.heard, w.lost)
+	w.deaf.Store(feed == nil)
+	w.Follower = follow.New(h.Tasks.Base(), feed, store.Audience{Address: h.Address}, w.heard, w.lost)
 	return w
+}
+
+// Address returns where this process hears notices; empty if it hears none.
+func (w *Watch) Address() string {
+	if w.deaf.Load() {
+		return ""
+	}
+	return w.host.Address
 }
 
 // Refused begins to poll for a key that is held, unless the feed is live. first says that the
@@ -128,20 +139,20 @@ func (w *Watch) heard(n store.Notice) {
 	switch {
 	case n == store.Notice{}: // the feed is live, but earlier releases and waiters were missed
 		waiters.Deaf()
-		sure := waiters.Sure()
-		if sure { // the holders seen now may have announced their release already, and leave in a moment
-			time.AfterFunc(w.host.Still, w.lookAgain)
-		}
 		w.mu.Lock()
 		old := w.old
 		w.old = false
 		w.mu.Unlock()
-		if !old || !sure {
+		if !old {
 			w.lookAgain()
 		}
-	case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
-		waiters.Freed(n.Key)
-	case n.Topic == store.TopicLocks && n.Kind == store.KindWanted:
+		time.AfterFunc(w.host.Still, w.lookAgain) // the holders seen now may have announced their release already
+	case n.Topic != store.TopicLocks:
+	case n.Kind == store.KindOffered:
+		waiters.Offered(n.Key, n.Place)
+	case n.Kind == store.KindNext:
+		waiters.Next(n.Key, n.Place)
+	case n.Kind == store.KindWanted:
 		waiters.Wanted(n.Key)
 	}
 }
@@ -149,6 +160,7 @@ func (w *Watch) heard(n store.Notice) {
 // lost makes the waiters poll until the feed is back.
 func (w *Watch) lost(loss follow.Loss) {
 	w.host.Waiters.Deaf()
+	w.deaf.Store(w.deaf.Load() || loss.Final)
 	w.mu.Lock()
 	w.old = loss.Err == nil
 	w.mu.Unlock()
@@ -246,26 +258,27 @@ func (w *Watch) Announces() bool {
 	return w.host.Feed != nil && (w.quietUntil == 0 || w.host.Clock.Now() >= w.quietUntil)
 }
 
-// Announce tells other processes, in the background, that keys may be free.
-func (w *Watch) Announce(keys ...string) {
-	if len(keys) == 0 || !w.Announces() {
+// Announce sends notices, in the background.
+func (w *Watch) Announce(all ...store.Notice) {
+	if len(all) == 0 || !w.Announces() {
 		return
 	}
-	if announce := func() { w.announce(keys) }; !w.host.Tasks.Go(announce) {
+	if announce := func() { w.announce(all) }; !w.host.Tasks.Go(announce) {
 		announce() // the host is closing, and waits for the goroutine that runs this
 	}
 }
 
 // TryAnnounce is Announce, or returns false if nothing is announced.
-func (w *Watch) TryAnnounce(key string) bool {
-	return w.Announces() && w.host.Tasks.Go(func() { w.announce([]string{key}) })
+func (w *Watch) TryAnnounce(all ...store.Notice) bool {
+	return w.Announces() && w.host.Tasks.Go(func() { w.announce(all) })
 }
 
-// announce announces keys in one call. A refusal may pass, as one for a quota does: after a minute
+// announce sends notices in one call. A refusal may pass, as one for a quota does: after a minute
 // it is tried again.
-func (w *Watch) announce(keys []string) {
-	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
-	switch err := w.notify(store.KindFreed, distinct...); {
+func (w *Watch) announce(all []store.Notice) {
+	ctx, cancel := w.host.Tasks.Within(context.Background(), w.host.Call)
+	defer cancel()
+	switch err := w.host.Feed.Notify(ctx, all...); {
 	case err == nil:
 	case errors.Is(err, errors.ErrUnsupported):
 		w.mu.Lock()
@@ -273,42 +286,27 @@ func (w *Watch) announce(keys []string) {
 		w.quietUntil = w.host.Clock.Now().Add(announceAgain)
 		w.mu.Unlock()
 		if first { // otherwise the log has said so
-			w.host.Logger.Info("mongolock: the store refuses wake-ups; they are tried again every minute", "key", keys[0], "keys", len(keys), "error", err)
+			w.host.Logger.Info("mongolock: the store refuses wake-ups; they are tried again every minute", "key", all[0].Key, "notices", len(all), "error", err)
 		}
 	default:
-		w.host.Logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", keys[0], "keys", len(keys), "error", err)
+		w.host.Logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", all[0].Key, "notices", len(all), "error", err)
 	}
 }
 
-// AskFor asks a holder of the key to free it, in the background, if it may only keep it. A word in
-// the record makes the release wake the waiter that asks.
+// AskFor asks a holder of the key to free it, in the background, if it may only keep it. Whoever
+// asks is in line, and is offered the key.
 func (w *Watch) AskFor(s *store.Status) {
-	kept := slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return h.Lingers && s.Live(h) })
-	if !kept || !w.Announces() {
-		return
-	}
-	key := s.Key
-	w.host.Tasks.Go(func() {
-		if err := w.notify(store.KindWanted, key); err != nil {
-			w.host.Logger.Debug("mongolock: a holder was not asked to free a key that it may only keep", "key", key, "error", err)
+	for _, h := range s.Holders {
+		if h.Lingers != "" && s.Live(h) {
+			w.Announce(store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: h.Lingers})
 		}
-	})
-}
-
-func (w *Watch) notify(kind string, keys ...string) error {
-	ctx, cancel := w.host.Tasks.Within(context.Background(), w.host.Call)
-	defer cancel()
-	notices := make([]store.Notice, len(keys))
-	for i, key := range keys {
-		notices[i] = store.Notice{Topic: store.TopicLocks, Key: key, Kind: kind}
 	}
-	return w.host.Feed.Notify(ctx, notices...)
 }
 
 // SendOnly is a feed that sends notices and hears none.
 type SendOnly struct{ store.Feed }
 
 // Watch yields that there is nothing to hear.
-func (SendOnly) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (SendOnly) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.ErrUnsupported) }
 }

@@ -1,0 +1,185 @@
+package line_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/line"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/store"
+)
+
+// TestScripts plays testdata/*.txt: what happens to one waiter, named me, and what it does next.
+// A line has an event and, behind an arrow, the move that follows:
+//
+//	join exclusive                     -> ask
+//	refused held=30s line=a,me         -> sleep 20s..31s
+//	offered                            -> ask offered
+//	in 4s                              -> pass a
+//
+// held is how long a holder has left, line who waits: x:name, s:name, p3:name, or a name for a
+// writer; name~100s was last seen that long ago, and name- has no address.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { play(t, file) })
+	}
+}
+
+type script struct {
+	t    *testing.T
+	view line.View
+	now  monotonic.Moment
+}
+
+func play(t *testing.T, file string) {
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	s := &script{t: t, now: monotonic.Moment(time.Hour)}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		event, want, has := strings.Cut(text, "->")
+		s.event(strings.Fields(event))
+		if has {
+			s.expect(fmt.Sprintf("%s:%d: %s", file, n, text), strings.Fields(want))
+		}
+	}
+	require.NoError(t, lines.Err())
+}
+
+func (s *script) event(words []string) {
+	switch words[0] {
+	case "join":
+		mode, limit := store.Place(mark(words[1]) + "::").Mode()
+		s.view = line.View{Mode: mode, Limit: limit, Place: place(mark(words[1])+":me", mode)}
+	case "refused":
+		s.view.Refused(s.status(words[1:]), s.now)
+	case "read":
+		s.view.Read(s.status(words[1:]), s.now)
+	case "failed":
+		s.view.Failed(s.now)
+	case "offered":
+		s.view.HeardOffer(s.now)
+	case "next":
+		s.view.HeardNext(s.now)
+	case "look":
+		s.view.Look()
+	case "in":
+		s.now = s.now.Add(s.span(words[1]))
+	default:
+		s.t.Fatalf("unknown event %q", words[0])
+	}
+}
+
+func mark(word string) string {
+	switch word {
+	case "exclusive":
+		return "x"
+	case "shared":
+		return "s"
+	}
+	return word
+}
+
+func (s *script) span(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	require.NoError(s.t, err)
+	return d
+}
+
+func place(name string, mode store.Mode) store.Place {
+	m, name, found := strings.Cut(name, ":")
+	if !found {
+		m, name = "x", m
+	}
+	if bare, silent := strings.CutSuffix(name, "-"); silent {
+		return store.Place(m + "::" + bare)
+	}
+	return store.Place(m + ":" + name + ":" + name)
+}
+
+// status makes one from words: held=30s,10s mode=shared limit=3 line=a,s:b.
+func (s *script) status(words []string) *store.Status {
+	at := time.Unix(1_800_000_000, 0)
+	st := &store.Status{Key: "k", Now: at}
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		switch name {
+		case "held":
+			if st.Mode == "" {
+				st.Mode, st.Limit = store.Exclusive, 1
+			}
+			for i, left := range strings.Split(value, ",") {
+				left, age, found := strings.Cut(left, "/") // how long it has held
+				since := at.Add(-time.Minute)
+				if found {
+					since = at.Add(-s.span(age))
+				}
+				st.Holders = append(st.Holders, store.Holder{ID: strconv.Itoa(i), Since: since, ExpireAt: at.Add(s.span(left))})
+			}
+		case "mode":
+			st.Mode, st.Limit = store.Mode(value), 0
+		case "limit":
+			st.Limit, _ = strconv.Atoi(value)
+		case "line":
+			for name := range strings.SplitSeq(value, ",") {
+				name, age, old := strings.Cut(name, "~")
+				w := store.Waiter{Place: place(name, ""), Seen: at}
+				if name == "me" {
+					w.Place = s.view.Place
+				}
+				if old {
+					w.Seen = at.Add(-s.span(age))
+				}
+				st.Line = append(st.Line, w)
+			}
+		default:
+			s.t.Fatalf("unknown word %q", w)
+		}
+	}
+	return st
+}
+
+func (s *script) expect(where string, want []string) {
+	m := s.view.Next(s.now)
+	switch want[0] {
+	case "ask":
+		assert.True(s.t, m.Ask, where)
+		assert.Empty(s.t, m.Pass, where)
+		assert.Equal(s.t, len(want) > 1, m.Offered, "%s: offered", where)
+	case "pass":
+		assert.True(s.t, m.Ask, where)
+		assert.Equal(s.t, place(want[1], ""), m.Pass, where)
+	case "remove":
+		assert.False(s.t, m.Ask, where)
+		assert.Equal(s.t, place(want[1], ""), m.Remove, where)
+	case "sleep":
+		assert.False(s.t, m.Ask, where)
+		assert.Empty(s.t, m.Remove, where)
+		least, most, _ := strings.Cut(want[1], "..")
+		if most == "" {
+			most = least
+		}
+		left := m.Until.Sub(s.now)
+		assert.GreaterOrEqual(s.t, left, s.span(least), where)
+		assert.LessOrEqual(s.t, left, s.span(most)+s.span(most)/500+time.Millisecond, where) // as clocks drift
+	default:
+		s.t.Fatalf("%s: unknown move", where)
+	}
+}

@@ -1,0 +1,357 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/wake"
+	"github.com/mongolock/mongolock/store"
+)
+
+// heads are the heads of a client's queues, as package wake sees them: what it hears or reads of
+// their keys. Its methods take Client.mu.
+type heads struct{ *Client }
+
+// Waiting reports whether there is a waiter.
+func (c heads) Waiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting > 0
+}
+
+// Keys returns the keys whose heads were refused and are not asking, in order, so that a
+// simulation can be repeated. With again, a head that is asking asks once more.
+func (c heads) Keys(again bool) (keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, q := range c.queues.All {
+		switch {
+		case q.head == nil:
+		case q.head.asking && again:
+			q.view.Look()
+		case q.holder == nil && q.view.Seen != nil && !q.head.asking:
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Read handles what a read showed, and reports whether a key is worth polling often: one that has
+// changed since it was last seen.
+func (c heads) Read(all []store.Status) (often bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range all {
+		often = c.saw(&all[i]) || often
+	}
+	return often
+}
+
+// Ask makes the heads of keys ask, because the keys could not be read.
+func (c heads) Ask(keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		if q := c.queues.All[key]; q != nil {
+			q.look()
+		}
+	}
+}
+
+// Offered says that it is the turn of a place of this client; without a place, that of its head.
+func (c heads) Offered(key string, p store.Place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queues.All[key]
+	switch {
+	case q != nil && q.head != nil && (p == "" || p == q.view.Place):
+		q.view.HeardOffer(c.clock.Now())
+		q.head.poke()
+	case p != "" && (q == nil || p != q.served): // nobody waits with it any more
+		c.giveUpPlace(key, p)
+	}
+}
+
+// Next says that a place of this client comes after those to whom the key is offered.
+func (c heads) Next(key string, p store.Place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.queues.All[key]; q != nil && q.head != nil && p == q.view.Place {
+		q.view.HeardNext(c.clock.Now())
+		q.head.poke()
+	}
+}
+
+// Wanted frees a key that is kept, because another process waits for it.
+func (c heads) Wanted(key string) {
+	c.asks.of(key).Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWaiter() && !q.holder.leaving {
+		c.dismiss(q.holder)
+	}
+}
+
+// Deaf frees all keys that are kept.
+func (c heads) Deaf() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissAll()
+}
+
+// watchFor makes sure that a head which was refused learns when it is its turn, until its queue
+// is empty. Call it with c.mu held.
+func (c *Client) watchFor(q *queue) {
+	first := !q.watched
+	if first {
+		q.watched = true
+		c.watch.Join()
+		c.watchSleep()
+	}
+	c.watch.Refused(first)
+}
+
+// read reads one key for its head, while the head sleeps.
+func (c *Client) read(key string) {
+	if all, err := c.watch.Look(key); err == nil {
+		heads{c}.Read(all)
+	}
+}
+
+// saw handles what a read showed of one key, and reports whether that has changed. Call it with
+// c.mu held.
+func (c *Client) saw(s *store.Status) (changed bool) {
+	q := c.queues.All[s.Key]
+	switch {
+	case q == nil || q.head == nil || q.head.asking:
+		return false
+	case q.holder != nil:
+		q.holder.checkIn(s)
+		return false
+	}
+	last := q.view.Seen
+	q.view.Read(s, c.clock.Now())
+	q.head.poke()
+	return last == nil || !sameHolders(last, s) || s.Free()
+}
+
+func sameHolders(a, b *store.Status) bool {
+	return slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
+}
+
+// besideStill is how long a release may take for which an announcement made beside it is enough.
+const besideStill = 250 * time.Millisecond
+
+// tell says whose turn it is, after a change of a key: to those places of the line to whom it is
+// offered, n of them, and to the one behind.
+func (c *Client) tell(key string, line []store.Place, n int) {
+	c.watch.Announce(offers(key, line, n)...)
+}
+
+func offers(key string, line []store.Place, n int) (all []store.Notice) {
+	for i, p := range line[:min(n+1, len(line))] {
+		if n == 0 || p.Address() == "" {
+			continue
+		}
+		kind := store.KindOffered
+		if i == n {
+			kind = store.KindNext
+		}
+		all = append(all, store.Notice{Topic: store.TopicLocks, Key: key, Kind: kind, To: p.Address(), Place: p})
+	}
+	return all
+}
+
+// offer is one notice that it is the turn of a place.
+func offer(key string, p store.Place) []store.Notice { return offers(key, []store.Place{p}, 1) }
+
+// freed tells waiters that keys may be free, of which no line is known: this client's, and those
+// of other processes.
+func (c *Client) freed(keys ...string) {
+	c.mu.Lock()
+	for _, key := range keys {
+		if q := c.queues.All[key]; q != nil {
+			q.look()
+		}
+	}
+	c.mu.Unlock()
+	if len(keys) == 0 || !c.watch.Announces() {
+		return
+	}
+	c.inBackground(func() {
+		all, _ := c.watch.Look(keys...) // otherwise they find out by themselves
+		for i := range all {
+			c.tellOf(&all[i])
+		}
+	})
+}
+
+// inBackground calls f on a goroutine of its own. If the client is closing, it waits for f.
+func (c *Client) inBackground(f func()) {
+	if !c.background.Go(f) {
+		f()
+	}
+}
+
+// tellOf tells those whose turn it is by a status.
+func (c *Client) tellOf(s *store.Status) {
+	waiting := s.Waiting("", "")
+	c.tell(s.Key, waiting, s.Offered(waiting))
+}
+
+// announceBeside announces a release while the command that frees the key is under way, if others
+// are in line: that saves the first of them a round trip. told is whom it told, and at when.
+// Whoever asks too early asks again (line.View.Refused).
+func (h *holding) announceBeside() (told store.Place, at monotonic.Moment) {
+	c := h.client
+	if c.prompt || h.terms.shares() || h.keep() > 0 {
+		return "", 0
+	}
+	waiting := h.whoWaits()
+	h.mu.Lock()
+	announce := len(waiting) > 0 && h.release.state == releasing && h.release.loss == nil
+	known := len(h.line) > 0
+	h.mu.Unlock()
+	if !announce {
+		return "", 0
+	}
+	notices := offers(h.ref.Key, waiting, store.Status{}.Offered(waiting))
+	if !known { // they were in line at the last release: by now with other places
+		notices = offer(h.ref.Key, waiting[0])
+		for i := range notices {
+			notices[i].Place = ""
+		}
+	}
+	if len(notices) == 0 || !c.watch.TryAnnounce(notices...) {
+		return "", 0
+	}
+	return waiting[0], c.clock.Now()
+}
+
+// whoWaits returns who was last seen in line: by the grant of h, or lately by a release.
+func (h *holding) whoWaits() []store.Place {
+	if line := h.waiting(); len(line) > 0 {
+		return line
+	}
+	c := h.client
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.queue.othersWait(now) {
+		return h.queue.others
+	}
+	return nil
+}
+
+// othersWait reports whether other processes probably wait, because the last release found them
+// waiting.
+func (q *queue) othersWait(now monotonic.Moment) bool {
+	return len(q.others) > 0 && now.Sub(q.othersAt) <= othersFor
+}
+
+// sawLine remembers who waited when h was released, before forget wakes this client's waiters.
+func (c *Client) sawLine(h *holding, e store.Ended) {
+	if len(e.Line) == 0 && len(h.waiting()) == 0 {
+		return
+	}
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.queue.others, h.queue.othersAt = e.Line, now
+}
+
+// nowOffered returns the notices after a release: to those whose turn it is.
+func (h *holding) nowOffered(e store.Ended) []store.Notice {
+	n := 0
+	switch {
+	case e.Err != nil || len(e.Line) == 0 || h.keep() > 0:
+	case e.Left == 0:
+		n = store.Status{}.Offered(e.Line)
+	case h.terms.mode == store.Permits:
+		n = 1
+	}
+	return offers(h.ref.Key, e.Line, n)
+}
+
+// An askCount counts how often others asked for keys, several keys in one counter. A notice may
+// come before the reply to the claim whose holder it asks.
+type askCount [64]atomic.Uint32
+
+func (a *askCount) of(key string) *atomic.Uint32 {
+	hash := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		hash = (hash ^ uint32(key[i])) * 16777619
+	}
+	return &a[hash%uint32(len(a))]
+}
+
+// refusedLate gives up the place of a claim that was refused when its waiter had left.
+func (c *Client) refusedLate(w *waiter, err error) {
+	var held *store.HeldError
+	if w.queue == nil || !errors.As(err, &held) || held.Place == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.queue.head == nil || w.queue.view.Place != held.Place {
+		c.giveUpPlace(w.key, held.Place)
+	}
+}
+
+// giveUpPlace takes a place out of the line in which nobody waits any more, in the background. If
+// that fails the place is passed, and after a while it is stale.
+func (c *Client) giveUpPlace(key string, p store.Place) {
+	end := c.clock.Now().Add(store.PlaceFor)
+	c.background.Go(func() {
+		for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.leaveLine(key, p, false) != nil; {
+			if c.clock.Now() > end || !c.background.Pause(pause.Next()) {
+				return
+			}
+		}
+	})
+}
+
+// removePlace takes a place out of the line that was offered the key and did not take it.
+func (c *Client) removePlace(key string, p store.Place) {
+	if c.leaveLine(key, p, true) == nil {
+		c.watch.Announce(offer(key, p)...) // its waiter joins again, if it lives
+	}
+}
+
+// leaveLine takes a place out of a line, and tells those whose turn it is then.
+func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
+	ctx, cancel := c.background.Within(context.Background(), releaseBound)
+	defer cancel()
+	c.calls.Add(observe.Leave)
+	s, err := c.store.Leave(ctx, key, p, silent)
+	if err != nil {
+		if store.IsVerdict(err) {
+			return nil
+		}
+		c.logger.Debug("mongolock: a waiter's place was not given up yet", "key", key, "error", err)
+		return err
+	}
+	c.tellOf(&s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.saw(&s)
+	return nil
+}
+
+// Feed returns the store's feed, which carries notices between processes, or nil if the store
+// has none. The client sends and hears its wake-ups by itself: Feed is for packages with topics
+// of their own, such as leader. Under WithoutFeed it sends notices and hears none.
+func (c *Client) Feed() store.Feed {
+	feed := store.FeedOf(c.store)
+	if feed != nil && c.noFeed {
+		return wake.SendOnly{Feed: feed}
+	}
+	return feed
+}
