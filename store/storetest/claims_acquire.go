@@ -23,11 +23,11 @@ var acquireClaims = []claim{
 func aFreeKeyIsGranted(e *env) {
 	h := e.hold(e.key("free"), long)
 	e.lasts(h)
-	if h.grant.Token <= 0 || h.grant.Since.IsZero() || h.grant.Wanted {
+	if h.grant.Token <= 0 || h.grant.Since.IsZero() || len(h.grant.Line) != 0 {
 		e.Errorf("grant: %+v", h.grant)
 	}
 	status := e.look(h.Key)
-	if status.Key != h.Key || status.Mode != store.Exclusive || status.Limit != 1 || status.Wanted {
+	if status.Key != h.Key || status.Mode != store.Exclusive || status.Limit != 1 || len(status.Line) != 0 {
 		e.Errorf("status: %+v", status)
 	}
 	holder := e.only(status)
@@ -76,7 +76,7 @@ func aRefusedClaimLeavesNoTrace(e *env) {
 	h := e.hold(e.key("held"), long)
 	rival := e.claim(h.Key, long)
 	e.unchanged(h.Key, func() { e.refused(rival) })
-	_, err := e.store.Release(e.ctx(), rival.Ref, 0)
+	err := e.end(rival.Ref, 0).Err
 	e.gone("release of a refused claim", err)
 	e.release(h.Ref)
 	e.free(h.Key)
@@ -187,7 +187,7 @@ func twoContendersNeverHoldTheKeyAtOnce(e *env) {
 				if err == nil {
 					section(h)
 					served++
-					_, err = e.store.Release(e.ctx(), h.Ref, 0)
+					err = e.end(h.Ref, 0).Err
 				}
 				if err != nil && !errors.Is(err, store.ErrHeld) {
 					e.Errorf("contending for %q: %v", key, err)

@@ -17,37 +17,37 @@ var bulkClaims = []claim{
 
 var sharedBulkClaims = []claim{
 	{"SharersReleasedInOneBulkRemoveTheRecord", sharersReleasedInOneBulkRemoveTheRecord},
-	{"ABulkOfSharersLeavesTheOthersAndAWritersWord", aBulkOfSharersLeavesTheOthersAndAWritersWord},
+	{"ABulkOfSharersLeavesTheOthersAndTheLine", aBulkOfSharersLeavesTheOthersAndTheLine},
 }
 
-// releaseMany releases holders in one bulk.
+// releaseMany releases holders in one call.
 func (e *env) releaseMany(batch ...store.Ending) []store.Ended {
 	e.Helper()
-	bulk, _ := store.As[store.BulkReleaser](e.store)
-	answers := bulk.ReleaseMany(e.ctx(), batch)
+	answers := e.store.Release(e.ctx(), batch)
 	if len(answers) != len(batch) {
 		e.Fatalf("a bulk of %d releases got %d answers", len(batch), len(answers))
 	}
 	return answers
 }
 
-// ended checks one answer of a bulk.
-func (e *env) ended(what string, got store.Ended, wanted bool) {
+// ended checks one answer of a release: how many holders are left, and who waits.
+func (e *env) ended(what string, got store.Ended, left int, line ...store.Claim) {
 	e.Helper()
-	if got.Err != nil || got.Wanted != wanted {
-		e.Errorf("release of %s in a bulk: wanted %v, %v; should be wanted %v", what, got.Wanted, got.Err, wanted)
+	if got.Err != nil || got.Left != left {
+		e.Errorf("release of %s: %d holders are left, %v; want %d", what, got.Left, got.Err, left)
 	}
+	e.places("release of "+what, got.Line, line...)
 }
 
 func aBulkAnswersEachReleaseInItsOrder(e *env) {
 	alone, awaited := e.hold(e.key("z alone"), long), e.hold(e.key("y awaited"), long)
-	e.waitFor(awaited.Key, long)
+	waiter := e.waits(e.claim(awaited.Key, long))
 	absent, last := e.claim(e.key("x free"), long), e.hold(e.key("a last"), long)
 	answers := e.releaseMany(store.Ending{Ref: alone.Ref}, store.Ending{Ref: absent.Ref}, store.Ending{Ref: awaited.Ref}, store.Ending{Ref: last.Ref})
-	e.ended("a key that nobody waits for", answers[0], false)
+	e.ended("a key that nobody waits for", answers[0], 0)
 	e.gone("release of a free key in a bulk", answers[1].Err)
-	e.ended("a key that somebody waits for", answers[2], true)
-	e.ended("another key", answers[3], false)
+	e.ended("a key that somebody waits for", answers[2], 0, waiter)
+	e.ended("another key", answers[3], 0)
 	for _, h := range []held{alone, awaited, last} {
 		e.free(h.Key)
 	}
@@ -75,9 +75,9 @@ func aBulkOfReleasesKeepsTheKeysThatItShall(e *env) {
 	e.sleepUntil(over.replied.Add(2*time.Millisecond + e.slack()))
 	answers := e.releaseMany(
 		store.Ending{Ref: kept.Ref, Keep: 2 * long}, store.Ending{Ref: over.Ref, Keep: time.Millisecond}, store.Ending{Ref: freed.Ref})
-	for i, what := range []string{"a kept key", "a key whose time is over", "a key"} {
-		e.ended(what, answers[i], false)
-	}
+	e.ended("a kept key", answers[0], 1)
+	e.ended("a key whose time is over", answers[1], 0)
+	e.ended("a key", answers[2], 0)
 	e.free(freed.Key)
 	e.free(over.Key)
 	e.refused(e.claim(kept.Key, long))
@@ -96,7 +96,7 @@ func aBulkOfReleasesCanBeEmptyOrFull(e *env) {
 		batch = append(batch, store.Ending{Ref: e.hold(e.key("one of many"), long).Ref})
 	}
 	for _, answer := range e.releaseMany(batch...) {
-		e.ended("one of many", answer, false)
+		e.ended("one of many", answer, 0)
 	}
 	for _, r := range batch {
 		e.free(r.Key)
@@ -124,14 +124,19 @@ func sharersReleasedInOneBulkRemoveTheRecord(e *env) {
 	for range 2 {
 		batch = append(batch, store.Ending{Ref: e.granted(e.permit(permits, 2, long)).Ref})
 	}
-	e.refused(func() store.Claim { c := e.permit(permits, 2, long); c.Want = long; return c }())
+	waiter := e.waits(e.permit(permits, 2, long))
 	for i, answer := range e.releaseMany(batch...) {
-		e.ended("a sharer", answer, i >= 3)
+		if answer.Err != nil {
+			e.Errorf("release of a sharer: %v", answer.Err)
+		}
+		if i >= 3 {
+			e.places("release of a permit", answer.Line, waiter)
+		}
 	}
-	for _, key := range []string{key, permits} {
-		e.free(key)
-		e.lists(key)
-	}
+	e.free(key)
+	e.lists(key)
+	e.free(permits)
+	e.line(permits, waiter)
 	for _, answer := range e.releaseMany(batch...) {
 		if !errors.Is(answer.Err, store.ErrGone) {
 			e.Errorf("the second release of a sharer: %v, want ErrGone", answer.Err)
@@ -139,18 +144,17 @@ func sharersReleasedInOneBulkRemoveTheRecord(e *env) {
 	}
 }
 
-func aBulkOfSharersLeavesTheOthersAndAWritersWord(e *env) {
+func aBulkOfSharersLeavesTheOthersAndTheLine(e *env) {
 	key := e.key("shared")
 	all := e.readers(key, 4)
-	e.writerWaits(key, long)
+	writer := e.waits(e.claim(key, long))
 	for _, answer := range e.releaseMany(store.Ending{Ref: all[0].Ref}, store.Ending{Ref: all[2].Ref}) {
-		e.ended("a sharer", answer, true)
+		e.places("release of a sharer", answer.Line, writer)
 	}
 	e.heldBy(key, all[1], all[3])
 	e.releaseMany(store.Ending{Ref: all[1].Ref}, store.Ending{Ref: all[3].Ref})
+	e.free(key)
+	e.line(key, writer)
 	e.refused(e.reader(key, long))
-	if status := e.look(key); !status.Free() || !status.Reserved() || len(status.Holders) != 0 {
-		e.Errorf("the record that stays for the writer: %+v", status)
-	}
-	e.hold(key, long)
+	e.granted(e.anew(writer))
 }

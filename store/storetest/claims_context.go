@@ -25,7 +25,10 @@ func (e *env) calls(h held) map[Op]func(context.Context) error {
 			return e.store.Renew(ctx, []store.Renewal{{Ref: h.Ref, TTL: long}})[0].Err
 		},
 		OpRelease: func(ctx context.Context) error {
-			_, err := e.store.Release(ctx, h.Ref, 0)
+			return e.store.Release(ctx, []store.Ending{{Ref: h.Ref}})[0].Err
+		},
+		OpLeave: func(ctx context.Context) error {
+			_, err := e.store.Leave(ctx, h.Key, "x:here:0", false)
 			return err
 		},
 		OpTransfer: func(ctx context.Context) error {

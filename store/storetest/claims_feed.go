@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 var feedClaims = []claim{
 	{"AWatchBeginsWithAnEmptyNotice", aWatchBeginsWithAnEmptyNotice},
 	{"EveryWatcherHearsANotice", everyWatcherHearsANotice},
+	{"AWatcherHearsWhatIsForIt", aWatcherHearsWhatIsForIt},
 	{"AWatchEndsWithItsContext", aWatchEndsWithItsContext},
 	{"AWatchEndsWhenItsCallerStops", aWatchEndsWhenItsCallerStops},
 	{"ASlowWatcherDelaysNobody", aSlowWatcherDelaysNobody},
@@ -29,8 +31,8 @@ type watcher struct {
 	stop    context.CancelFunc
 }
 
-// watch starts a watch whose loop calls body with each notice, until it is stopped.
-func (e *env) watch(body func(store.Notice)) *watcher {
+// watch starts a watch for an audience, whose loop calls body with each notice, until it is stopped.
+func (e *env) watch(of store.Audience, body func(store.Notice)) *watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watcher{
 		notices: make(chan store.Notice, 10_000), errs: make(chan error, 10),
@@ -39,7 +41,7 @@ func (e *env) watch(body func(store.Notice)) *watcher {
 	feed := store.FeedOf(e.store)
 	go func() {
 		defer close(w.ended)
-		for n, err := range feed.Watch(ctx) {
+		for n, err := range feed.Watch(ctx, of) {
 			if err != nil {
 				w.errs <- err
 				return
@@ -99,7 +101,7 @@ func (e *env) hears(w *watcher, want store.Notice) {
 
 func aWatchBeginsWithAnEmptyNotice(e *env) {
 	for range 2 { // the second watch, too
-		w := e.watch(func(store.Notice) {})
+		w := e.watch(store.Audience{}, func(store.Notice) {})
 		e.live(w)
 		w.stop()
 		<-w.ended
@@ -109,12 +111,12 @@ func aWatchBeginsWithAnEmptyNotice(e *env) {
 func everyWatcherHearsANotice(e *env) {
 	var watchers []*watcher
 	for range 3 {
-		w := e.watch(func(store.Notice) {})
+		w := e.watch(store.Audience{}, func(store.Notice) {})
 		e.live(w)
 		watchers = append(watchers, w)
 	}
 	for _, n := range []store.Notice{
-		{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed},
+		{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered, To: "there", Place: store.NewPlace(store.Permits, 3, "there")},
 		{Topic: "a topic of tomorrow", Key: e.key("$x.a\x00b/\U0001F512"), Kind: "a kind of tomorrow"},
 	} {
 		e.notify(n)
@@ -124,8 +126,24 @@ func everyWatcherHearsANotice(e *env) {
 	}
 }
 
+// aWatcherHearsWhatIsForIt: what is for others, it may hear too.
+func aWatcherHearsWhatIsForIt(e *env) {
+	mine, topic := rand.Text(), rand.Text()
+	w := e.watch(store.Audience{Address: mine, Topics: []string{"another", topic}}, func(store.Notice) {})
+	e.live(w)
+	for _, n := range []store.Notice{
+		{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered, To: mine, Place: store.NewPlace(store.Exclusive, 1, mine)},
+		{Topic: topic, Key: e.key("changed"), Kind: "changed"},
+		{Topic: topic, Key: e.key("addressed"), Kind: "changed", To: mine},
+	} {
+		e.notify(store.Notice{Topic: store.TopicLocks, Key: n.Key, Kind: store.KindOffered, To: rand.Text()})
+		e.notify(n)
+		e.hears(w, n)
+	}
+}
+
 func aWatchEndsWithItsContext(e *env) {
-	w := e.watch(func(store.Notice) {})
+	w := e.watch(store.Audience{}, func(store.Notice) {})
 	e.live(w)
 	w.stop()
 	select {
@@ -137,36 +155,36 @@ func aWatchEndsWithItsContext(e *env) {
 
 func aWatchEndsWhenItsCallerStops(e *env) {
 	seen := 0
-	for range store.FeedOf(e.store).Watch(e.ctx()) {
+	for range store.FeedOf(e.store).Watch(e.ctx(), store.Audience{}) {
 		seen++
 		break
 	}
 	if seen != 1 {
 		e.Errorf("%d notices before the caller stopped, want 1", seen)
 	}
-	w := e.watch(func(store.Notice) {})
+	w := e.watch(store.Audience{}, func(store.Notice) {})
 	e.live(w)
-	n := store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed}
+	n := store.Notice{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered}
 	e.notify(n)
 	e.hears(w, n)
 }
 
 func aSlowWatcherDelaysNobody(e *env) {
 	blocked := make(chan struct{})
-	slow := e.watch(func(n store.Notice) {
+	slow := e.watch(store.Audience{}, func(n store.Notice) {
 		if n != (store.Notice{}) {
 			<-blocked
 		}
 	})
-	quick := e.watch(func(store.Notice) {})
+	quick := e.watch(store.Audience{}, func(store.Notice) {})
 	free := sync.OnceFunc(func() { close(blocked) })
 	e.Cleanup(free)
 	e.live(slow)
 	e.live(quick)
 
-	last := store.Notice{Topic: store.TopicLocks, Key: e.key("last"), Kind: store.KindFreed}
+	last := store.Notice{Topic: store.TopicLocks, Key: e.key("last"), Kind: store.KindOffered}
 	for range e.rounds(1000, 300) {
-		e.notify(store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed})
+		e.notify(store.Notice{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered})
 	}
 	e.notify(last)
 	e.orEverything(quick, last)
@@ -188,14 +206,14 @@ func (e *env) orEverything(w *watcher, want store.Notice) {
 func everyWatcherHearsABulkOfNotices(e *env) {
 	var watchers []*watcher
 	for range 2 {
-		w := e.watch(func(store.Notice) {})
+		w := e.watch(store.Audience{}, func(store.Notice) {})
 		e.live(w)
 		watchers = append(watchers, w)
 	}
 	for _, n := range []int{0, 1, 20} {
 		var all []store.Notice
 		for range n {
-			all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed})
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered})
 		}
 		if err := store.FeedOf(e.store).Notify(e.ctx(), all...); err != nil {
 			e.Fatalf("%d notices: %v", n, err)

@@ -29,18 +29,15 @@ func (e *env) foreign(key string) (intact func() error) {
 // isForeign makes every call of h on a key with a foreign record.
 func (e *env) isForeign(h held, intact func() error) {
 	e.Helper()
-	for _, want := range []bool{false, true} {
-		c := e.claim(h.Key, long)
-		if want {
-			c.Want = long
-		}
+	for _, c := range []store.Claim{e.claim(h.Key, long), e.placed(e.claim(h.Key, long))} {
 		_, acquire := e.try(c)
 		_, renew := e.renew(h.Ref, long)
 		_, transfer := e.transfer(h.Ref, e.claim(h.Key, long))
-		_, release := e.store.Release(e.ctx(), h.Ref, 0)
-		_, keep := e.store.Release(e.ctx(), h.Ref, long)
+		release := e.end(h.Ref, 0).Err
+		keep := e.end(h.Ref, long).Err
+		_, leave := e.store.Leave(e.ctx(), h.Key, c.Place, false)
 		for what, err := range map[string]error{
-			"claim": acquire, "renewal": renew, "transfer": transfer, "release": release, "release, kept": keep,
+			"claim": acquire, "renewal": renew, "transfer": transfer, "release": release, "release, kept": keep, "leave": leave,
 			"break":     e.store.Break(e.ctx(), h.Ref, "why not", false),
 			"break now": e.store.Break(e.ctx(), h.Ref, "why not", true),
 		} {

@@ -38,7 +38,7 @@ func aLookAnswersInTheOrderOfItsKeys(e *env) {
 			e.Errorf("answer %d does not show its holder: %+v", i, all[i])
 		}
 	}
-	if s := all[1]; len(s.Holders) != 0 || !s.Free() || s.Mode != "" || s.Wanted {
+	if s := all[1]; len(s.Holders) != 0 || !s.Free() || s.Mode != "" || len(s.Line) != 0 {
 		e.Errorf("a key without a record: %+v", s)
 	}
 }
@@ -51,7 +51,7 @@ func aLookAtNoKeysIsNoError(e *env) {
 
 func aLookChangesNothing(e *env) {
 	live, expired := e.hold(e.key("live"), long), e.hold(e.key("expired"), short)
-	e.waitFor(live.Key, long)
+	waiter := e.waits(e.claim(live.Key, long))
 	e.outlive(expired)
 	free := e.key("free")
 	for _, key := range []string{live.Key, expired.Key, free} {
@@ -63,9 +63,7 @@ func aLookChangesNothing(e *env) {
 		})
 	}
 	e.release(expired.Ref)
-	if wanted, err := e.store.Release(e.ctx(), live.Ref, 0); !wanted || err != nil {
-		e.Errorf("release: wanted %v, %v", wanted, err)
-	}
+	e.places("release", e.release(live.Ref), waiter)
 	e.hold(free, long)
 }
 
@@ -109,7 +107,7 @@ func aListHasTheKeysOfAPrefixInOrder(e *env) {
 	e.lists(stem + "none")
 
 	h := e.hold(stem+"detail", long)
-	e.waitFor(h.Key, long)
+	e.waits(e.claim(h.Key, long))
 	got := e.list(h.Key)
 	want := e.look(h.Key)
 	if len(got) == 1 {

@@ -112,7 +112,7 @@ func (e *env) holdFor(holding *occupancy, h held) {
 	if h.TTL == short {
 		return
 	}
-	if _, err := e.store.Release(e.ctx(), h.Ref, 0); err != nil {
+	if err := e.end(h.Ref, 0).Err; err != nil {
 		e.Errorf("release: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func anotherModeOrLimitIsAMismatch(e *env) {
 		e.reader(permits, long),
 		e.permit(permits, 4, long),
 	} {
-		c.Want = long
+		c = e.placed(c) // it does not wait all the same
 		e.unchanged(c.Key, func() {
 			_, err := e.try(c)
 			var mismatch *store.MismatchError

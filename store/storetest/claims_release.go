@@ -38,11 +38,7 @@ func aReleaseAffectsOnlyTheHolderItNames(e *env) {
 		for _, keep := range []time.Duration{0, short, 2 * long} {
 			e.unchanged(h.Key, func() {
 				e.unchanged(other.Key, func() {
-					wanted, err := e.store.Release(e.ctx(), r, keep)
-					e.gone("release of "+what, err)
-					if wanted {
-						e.Errorf("release of %s reported a waiter", what)
-					}
+					e.gone("release of "+what, e.end(r, keep).Err)
 				})
 			})
 		}
@@ -52,12 +48,12 @@ func aReleaseAffectsOnlyTheHolderItNames(e *env) {
 func aSecondReleaseAnswersErrGone(e *env) {
 	h := e.hold(e.key("released"), long)
 	e.release(h.Ref)
-	_, err := e.store.Release(e.ctx(), h.Ref, 0)
+	err := e.end(h.Ref, 0).Err
 	e.gone("a second release", err)
 
 	next := e.hold(h.Key, long)
 	e.unchanged(h.Key, func() {
-		_, err := e.store.Release(e.ctx(), h.Ref, 0)
+		err := e.end(h.Ref, 0).Err
 		e.gone("a third release, while another holds the key", err)
 	})
 	e.holds(next)
@@ -67,7 +63,7 @@ func aSecondReleaseAnswersErrGone(e *env) {
 // caller's clock this is known only to within the time that the grant took.
 func (e *env) keep(h held, d time.Duration) (promised, free time.Time) {
 	e.Helper()
-	if _, err := e.store.Release(e.ctx(), h.Ref, d); err != nil {
+	if err := e.end(h.Ref, d).Err; err != nil {
 		e.Fatalf("release, kept for %v: %v", d, err)
 	}
 	return h.sent.Add(d), h.replied.Add(d + e.slack())
@@ -107,7 +103,7 @@ func aKeptKeyCannotBeRenewedOrTransferred(e *env) {
 		e.Errorf("the key was kept for %v, but %v are left", 2*long, left)
 	}
 	// The same release again, as after a lost reply.
-	if _, err := e.store.Release(e.ctx(), h.Ref, 2*long); err != nil && !errors.Is(err, store.ErrGone) {
+	if err := e.end(h.Ref, 2*long).Err; err != nil && !errors.Is(err, store.ErrGone) {
 		e.Errorf("the same release again: %v", err)
 	}
 	e.refused(e.claim(h.Key, long))

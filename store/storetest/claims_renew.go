@@ -161,9 +161,9 @@ func aBatchIsAnsweredInItsOrder(e *env) {
 			e.Errorf("entry %d, for %v: %+v", i, ttl, a)
 		}
 	}
-	for h, least := range map[held]time.Duration{first: long, last: 2 * long} {
-		if left := e.look(h.Key).Left(); left < least {
-			e.Errorf("%q has only %v left", h.Key, left)
+	for key, least := range map[string]time.Duration{first.Key: long, last.Key: 2 * long} {
+		if left := e.look(key).Left(); left < least {
+			e.Errorf("%q has only %v left", key, left)
 		}
 	}
 }

@@ -19,6 +19,7 @@ var sessionClaims = []claim{
 	{"AHolderReleasedForLaterLeavesItsSession", aHolderReleasedForLaterLeavesItsSession},
 	{"ABreakIsToldToTheSession", aBreakIsToldToTheSession},
 	{"ASweepRemovesWhatADeadSessionLeft", aSweepRemovesWhatADeadSessionLeft},
+	{"ASweepLeavesTheLine", aSweepLeavesTheLine},
 	{"ASweepLeavesAllOthersAlone", aSweepLeavesAllOthersAlone},
 }
 
@@ -192,7 +193,7 @@ func aHolderTakenOutOfItsSessionHasItsOwnEnd(e *env) {
 func aHolderReleasedForLaterLeavesItsSession(e *env) {
 	session := e.begin(long)
 	h := e.holdUnder(session, e.key("kept"), long)
-	if _, err := e.store.Release(e.ctx(), h.Ref, 2*short); err != nil {
+	if err := e.end(h.Ref, 2*short).Err; err != nil {
 		e.Fatalf("release: %v", err)
 	}
 	e.soon(h.Key, short)
@@ -236,6 +237,16 @@ func aSweepRemovesWhatADeadSessionLeft(e *env) {
 	e.endSession(session)
 	e.swept(func() bool { return len(e.look(h.Key).Holders) == 0 })
 	e.free(h.Key)
+}
+
+func aSweepLeavesTheLine(e *env) {
+	session := e.begin(long)
+	h := e.holdUnder(session, e.key("left"), short)
+	waiter := e.waits(e.claim(h.Key, long))
+	e.outlive(h)
+	e.endSession(session)
+	e.swept(func() bool { return len(e.look(h.Key).Holders) == 0 })
+	e.staysFor(h.Key, waiter)
 }
 
 func aSweepLeavesAllOthersAlone(e *env) {

@@ -71,7 +71,7 @@ func readersShareAKey(e *env) {
 		e.lasts(h)
 	}
 	status := e.look(key)
-	if status.Mode != store.Shared || status.Limit != 0 || len(status.Holders) != len(all) || status.Wanted {
+	if status.Mode != store.Shared || status.Limit != 0 || len(status.Holders) != len(all) || len(status.Line) != 0 {
 		e.Errorf("status: %+v", status)
 	}
 	e.heldBy(key, all...)
@@ -102,7 +102,7 @@ func readersThatJoinAtOnceAllHoldTheKey(e *env) {
 		e.heldBy(key, joined...)
 		for _, h := range joined {
 			wg.Go(func() {
-				if _, err := e.store.Release(e.ctx(), h.Ref, 0); err != nil {
+				if err := e.end(h.Ref, 0).Err; err != nil {
 					e.Errorf("release: %v", err)
 				}
 			})
@@ -121,7 +121,7 @@ func (e *env) join(c store.Claim) held {
 			return h
 		}
 		var refusal *store.HeldError
-		if !errors.As(err, &refusal) || refusal.Mode == store.Exclusive && !refusal.Free() || refusal.Reserved() {
+		if !errors.As(err, &refusal) || refusal.Mode == store.Exclusive && !refusal.Free() || len(refusal.Line) > 0 {
 			e.Errorf("join of %q: %v", c.Key, err)
 			return h
 		}
@@ -150,7 +150,7 @@ func aReaderIsUnaffectedWhenOthersComeAndGo(e *env) {
 	dies := e.granted(e.reader(key, short))
 	leaves := e.granted(e.reader(key, long))
 	e.release(leaves.Ref)
-	_, err := e.store.Release(e.ctx(), leaves.Ref, 0)
+	err := e.end(leaves.Ref, 0).Err
 	e.gone("a repeated release", err)
 	e.outlive(dies)
 	e.readers(key, 2) // which removes the expired holder
@@ -192,7 +192,7 @@ func theLastSharerToLeaveRemovesTheRecord(e *env) {
 func aKeptReaderStaysAndAffectsNoOther(e *env) {
 	key := e.key("kept")
 	kept, other := e.granted(e.reader(key, long)), e.granted(e.reader(key, long))
-	if _, err := e.store.Release(e.ctx(), kept.Ref, 2*short); err != nil {
+	if err := e.end(kept.Ref, 2*short).Err; err != nil {
 		e.Fatalf("release: %v", err)
 	}
 	e.heldBy(key, kept, other)
@@ -276,7 +276,7 @@ func anExclusiveTokenIsAboveThoseOfEarlierSharers(e *env) {
 			if h.inTime() {
 				highest = max(highest, h.grant.Token)
 			}
-			defer e.store.Release(e.ctx(), h.Ref, 0)
+			defer e.end(h.Ref, 0)
 			e.release(h.Ref)
 		}
 		h := e.hold(key, long)

@@ -31,7 +31,7 @@ func (e *env) claimMany(batch ...store.Claim) (all []held, answers []store.Claim
 	}
 	for i, c := range batch {
 		all = append(all, held{Claim: c, sent: sent, replied: time.Now(), grant: answers[i].Grant})
-		e.Cleanup(func() { e.store.Release(e.ctx(), c.Ref, 0) })
+		e.Cleanup(func() { e.end(c.Ref, 0) })
 	}
 	if len(answers) > 0 && errors.Is(answers[0].Err, errors.ErrUnsupported) && store.IsCertain(answers[0].Err) {
 		for _, c := range batch {
@@ -65,7 +65,7 @@ func aBulkOfClaimsAnswersEachInItsOrder(e *env) {
 		if a.Err != nil {
 			e.Fatalf("claim of %q, which is free, in a bulk: %v", batch[i].Key, a.Err)
 		}
-		if a.Left <= 0 || a.Left > long || a.Wanted {
+		if a.Left <= 0 || a.Left > long || len(a.Line) != 0 {
 			e.Errorf("the grant of a bulk: %+v", a.Grant)
 		}
 		e.holds(all[i])
@@ -82,14 +82,17 @@ func aBulkOfClaimsAnswersEachInItsOrder(e *env) {
 
 func aBulkOfClaimsLeavesWhatOthersHold(e *env) {
 	a, b := e.hold(e.key("held"), long), e.hold(e.key("held too"), long)
-	e.waitFor(b.Key, long)
-	e.unchanged(a.Key, func() {
-		e.unchanged(b.Key, func() {
-			_, answers := e.claimMany(e.claim(a.Key, 2*long), e.claim(e.key("free"), long), e.claim(b.Key, 2*long))
-			e.refusal(e.claim(a.Key, long), answers[0].Err)
-			e.refusal(e.claim(b.Key, long), answers[2].Err)
+	e.waits(e.claim(b.Key, long))
+	offered := e.hold(e.key("offered"), long)
+	e.waits(e.claim(offered.Key, long))
+	e.release(offered.Ref)
+	keys := []string{a.Key, b.Key, offered.Key}
+	for _, key := range keys {
+		e.unchanged(key, func() {
+			_, answers := e.claimMany(e.claim(key, 2*long), e.claim(e.key("free"), long))
+			e.refusal(e.claim(key, long), answers[0].Err)
 		})
-	})
+	}
 }
 
 func eachGrantOfABulkIsALeaseByItself(e *env) {

@@ -11,7 +11,6 @@ var tokenClaims = []claim{
 	{"TokensIncreaseHoweverAHolderEnds", tokensIncreaseHoweverAHolderEnds},
 	{"SpareTokensComeBeforeThoseOfLaterGrants", spareTokensComeBeforeThoseOfLaterGrants},
 	{"AHolderThatLingersIsShown", aHolderThatLingersIsShown},
-	{"ARenewalMayTellOfAWaiter", aRenewalMayTellOfAWaiter},
 }
 
 var purgeClaims = []claim{
@@ -66,7 +65,7 @@ func (t *tokens) add(e *env, h held) {
 // lingering returns a claim whose claimant may keep the key.
 func (e *env) lingering(key string) store.Claim {
 	c := e.claim(key, long)
-	c.Lingers = true
+	c.Lingers = "here"
 	return c
 }
 
@@ -95,27 +94,16 @@ func aHolderThatLingersIsShown(e *env) {
 		e.Log("the store has no spare tokens: nobody lingers")
 		return
 	}
-	if status := e.look(h.Key); !e.only(status).Lingers {
+	if status := e.look(h.Key); e.only(status).Lingers != "here" {
 		e.Errorf("the holder lingers, and is shown as %+v", status)
 	}
-	if refusal := e.refused(e.claim(h.Key, long)); !e.only(refusal.Status).Lingers {
+	if refusal := e.refused(e.claim(h.Key, long)); e.only(refusal.Status).Lingers != "here" {
 		e.Errorf("the refusal does not say that the holder lingers: %+v", refusal)
 	}
 	next := e.passOn(h.Ref, e.claim(h.Key, long))
-	if status := e.look(next.Key); e.only(status).Lingers || next.grant.Spare != 0 {
+	if status := e.look(next.Key); e.only(status).Lingers != "" || next.grant.Spare != 0 {
 		e.Errorf("the next holder does not linger, and is shown as %+v, with %d spare tokens", status, next.grant.Spare)
 	}
-}
-
-func aRenewalMayTellOfAWaiter(e *env) {
-	h := e.hold(e.key("awaited"), long)
-	if answer := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: long}}); answer[0].Wanted {
-		e.Errorf("a renewal tells of a waiter, and there is none: %+v", answer)
-	}
-	e.waitFor(h.Key, long)
-	answer := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: long}})
-	e.Logf("a renewal tells of a waiter: %t", answer[0].Wanted) // it need not
-	e.wanted(h.Key, true)
 }
 
 func (e *env) purge(key string) {
@@ -144,7 +132,7 @@ func aHolderRemovedByHandIsGone(e *env) {
 	e.free(h.Key)
 	_, renewal := e.renew(h.Ref, long)
 	_, transfer := e.transfer(h.Ref, e.claim(h.Key, long))
-	_, release := e.store.Release(e.ctx(), h.Ref, 0)
+	release := e.end(h.Ref, 0).Err
 	for what, err := range map[string]error{
 		"renewal": renewal, "transfer": transfer, "release": release,
 		"break": e.store.Break(e.ctx(), h.Ref, "why not", true),

@@ -82,8 +82,11 @@ func (e *env) try(c store.Claim) (held, error) {
 	h := held{Claim: c, sent: time.Now()}
 	grant, err := e.store.Acquire(e.ctx(), c)
 	h.grant, h.replied = grant, time.Now()
-	if err == nil {
-		e.Cleanup(func() { e.store.Release(e.ctx(), c.Ref, 0) })
+	switch {
+	case err == nil:
+		e.Cleanup(func() { e.end(c.Ref, 0) })
+	case c.Place != "":
+		e.Cleanup(func() { e.store.Leave(e.ctx(), c.Key, c.Place, false) })
 	}
 	return h, err
 }
@@ -133,11 +136,25 @@ func (e *env) refusal(c store.Claim, err error) *store.HeldError {
 	return refusal
 }
 
-func (e *env) release(r store.Ref) {
+// end releases one holder.
+func (e *env) end(r store.Ref, keep time.Duration) store.Ended {
 	e.Helper()
-	if _, err := e.store.Release(e.ctx(), r, 0); err != nil {
-		e.Fatalf("release of %q: %v", r.Key, err)
+	answers := e.store.Release(e.ctx(), []store.Ending{{Ref: r, Keep: keep}})
+	if len(answers) != 1 {
+		e.Errorf("a batch of one got %d answers", len(answers))
+		return store.Ended{}
 	}
+	return answers[0]
+}
+
+// release releases a holder that must be there, and returns who waits.
+func (e *env) release(r store.Ref) []store.Place {
+	e.Helper()
+	answer := e.end(r, 0)
+	if answer.Err != nil {
+		e.Fatalf("release of %q: %v", r.Key, answer.Err)
+	}
+	return answer.Line
 }
 
 func (e *env) transfer(from store.Ref, to store.Claim) (held, error) {
@@ -145,7 +162,7 @@ func (e *env) transfer(from store.Ref, to store.Claim) (held, error) {
 	grant, err := e.store.Transfer(e.ctx(), from, to)
 	h.grant, h.replied = grant, time.Now()
 	if err == nil {
-		e.Cleanup(func() { e.store.Release(e.ctx(), to.Ref, 0) })
+		e.Cleanup(func() { e.end(to.Ref, 0) })
 	}
 	return h, err
 }
@@ -222,7 +239,7 @@ func (e *env) broken(what string, err error, reason string) {
 func (e *env) unchanged(key string, do func()) {
 	e.Helper()
 	before := e.look(key)
-	before.Holders = slices.Clone(before.Holders) // do may change what the store returned
+	before.Holders, before.Line = slices.Clone(before.Holders), slices.Clone(before.Line) // do may change what the store returned
 	do()
 	after := e.look(key)
 	after.Now = before.Now
@@ -235,7 +252,6 @@ func (e *env) unchanged(key string, do func()) {
 func same(a, b store.Status) bool {
 	for _, s := range []*store.Status{&a, &b} {
 		s.Now = s.Now.Round(0).UTC()
-		s.ExclusiveWantedUntil = s.ExclusiveWantedUntil.Round(0).UTC()
 		holders := make([]store.Holder, len(s.Holders))
 		for i, h := range s.Holders {
 			h.Since, h.ExpireAt = h.Since.Round(0).UTC(), h.ExpireAt.Round(0).UTC()
@@ -243,6 +259,12 @@ func same(a, b store.Status) bool {
 			holders[i] = h
 		}
 		s.Holders = holders
+		line := make([]store.Waiter, len(s.Line))
+		for i, w := range s.Line {
+			w.Since, w.Seen = w.Since.Round(0).UTC(), w.Seen.Round(0).UTC()
+			line[i] = w
+		}
+		s.Line = line
 	}
 	return reflect.DeepEqual(a, b)
 }

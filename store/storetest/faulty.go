@@ -16,6 +16,7 @@ const (
 	OpAcquire  Op = "acquire"
 	OpRenew    Op = "renew"
 	OpRelease  Op = "release"
+	OpLeave    Op = "leave"
 	OpTransfer Op = "transfer"
 	OpUndo     Op = "undo"
 	OpBreak    Op = "break"

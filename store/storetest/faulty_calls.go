@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
@@ -77,21 +76,8 @@ func (f *Faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 	return answers
 }
 
-// Release passes the call on, or does what a Fault says.
-func (f *Faulty) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	var wanted bool // not a named result: a late call writes it after Release has returned
-	if err := f.do(ctx, OpRelease, []store.Ref{r}, func(ctx context.Context) (err error) {
-		wanted, err = f.Store.Release(ctx, r, keep)
-		return err
-	}); err != nil {
-		return false, err
-	}
-	return wanted, nil
-}
-
-// ReleaseMany is one call, of OpRelease. Every entry gets the fault, if there is one. If
-// the real store has no bulks it releases one holder after the other.
-func (f *Faulty) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
+// Release answers every entry of a batch with the fault, if there is one.
+func (f *Faulty) Release(ctx context.Context, batch []store.Ending) []store.Ended {
 	refs := make([]store.Ref, len(batch))
 	for i, e := range batch {
 		refs[i] = e.Ref
@@ -99,7 +85,7 @@ func (f *Faulty) ReleaseMany(ctx context.Context, batch []store.Ending) []store.
 	mine := slices.Clone(batch)
 	var answers []store.Ended
 	if err := f.do(ctx, OpRelease, refs, func(ctx context.Context) error {
-		answers = releaseMany(ctx, f.Store, mine)
+		answers = f.Store.Release(ctx, mine)
 		return nil
 	}); err != nil {
 		failed := make([]store.Ended, len(batch))
@@ -111,15 +97,16 @@ func (f *Faulty) ReleaseMany(ctx context.Context, batch []store.Ending) []store.
 	return answers
 }
 
-func releaseMany(ctx context.Context, s store.Store, batch []store.Ending) []store.Ended {
-	if bulk, ok := s.(store.BulkReleaser); ok {
-		return bulk.ReleaseMany(ctx, batch)
+// Leave passes the call on, or does what a Fault says.
+func (f *Faulty) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	var status store.Status // not a named result: a late call writes it after Leave has returned
+	if err := f.do(ctx, OpLeave, nil, func(ctx context.Context) (err error) {
+		status, err = f.Store.Leave(ctx, key, p, silent)
+		return err
+	}); err != nil {
+		return store.Status{}, err
 	}
-	answers := make([]store.Ended, len(batch))
-	for i, e := range batch {
-		answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep)
-	}
-	return answers
+	return status, nil
 }
 
 // Transfer passes the call on, or does what a Fault says.
@@ -210,7 +197,7 @@ func (f *Faulty) Notify(ctx context.Context, all ...store.Notice) error {
 }
 
 // Watch passes the call on, or does what a Fault says.
-func (f *Faulty) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *Faulty) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -224,7 +211,7 @@ func (f *Faulty) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 			yield(store.Notice{}, err)
 			return
 		}
-		for n, err := range feed.Watch(ctx) {
+		for n, err := range feed.Watch(ctx, of) {
 			if context.Cause(ctx) == errCut {
 				break
 			}

@@ -73,11 +73,18 @@ type Stranger interface {
 	Foreign(key string) (intact func() error, err error)
 }
 
+// An Ager is a store under test that can make a place in line older, as if its waiter had last been
+// seen so much earlier. It is optional. In virtual time the claims about places that are stale
+// wait instead; in real time they are made only if the store is an Ager.
+type Ager interface {
+	// Age moves the time when the waiter at a place was last seen.
+	Age(key string, p store.Place, by time.Duration) error
+}
+
 // Run proves that a store keeps the contract of package store, with one subtest for
 // each claim. The store that newStore returns, or a store that it wraps (by a method
 // Unwrap() store.Store), may also be a store.Feed, a store.BulkAcquirer, a
-// store.BulkReleaser, a store.Sessions, a Purger and a Stranger; only then
-// the claims about these are made.
+// store.Sessions, a Purger and a Stranger; only then the claims about these are made.
 //
 // Each claim asks newStore for a store, inside the bubble if there is one. All of them
 // may be the same store, because keys are unique. One more store is made first, to
@@ -113,9 +120,9 @@ type claim struct {
 // claimsOn returns the claims that apply to s.
 func claimsOn(s store.Store) []claim {
 	all := slices.Concat(acquireClaims, expiryClaims, renewClaims, releaseClaims, transferClaims,
-		undoClaims, breakClaims, wordClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
+		undoClaims, breakClaims, bulkClaims, lineClaims, turnClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
 	if sharesKeys(s) {
-		all = append(all, slices.Concat(sharedClaims, permitClaims, writerClaims)...)
+		all = append(all, slices.Concat(sharedClaims, permitClaims, sharedBulkClaims, sharedTurnClaims)...)
 	} else {
 		all = append(all, exclusiveOnlyClaims...)
 	}
@@ -127,12 +134,6 @@ func claimsOn(s store.Store) []claim {
 	}
 	if store.FeedOf(s) != nil {
 		all = append(all, feedClaims...)
-	}
-	if _, ok := store.As[store.BulkReleaser](s); ok {
-		all = append(all, bulkClaims...)
-		if sharesKeys(s) {
-			all = append(all, sharedBulkClaims...)
-		}
 	}
 	if _, ok := store.As[store.BulkAcquirer](s); ok {
 		all = append(all, togetherClaims...)

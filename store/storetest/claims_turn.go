@@ -1,0 +1,321 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var turnClaims = []claim{
+	{"AKeyIsGrantedInTheOrderOfItsLine", aKeyIsGrantedInTheOrderOfItsLine},
+	{"AnExpiredKeyIsGrantedInTheOrderOfItsLine", anExpiredKeyIsGrantedInTheOrderOfItsLine},
+	{"ContendersAreServedInTheOrderOfTheirLine", contendersAreServedInTheOrderOfTheirLine},
+	{"AGrantTakesOutThePlaceThatItPasses", aGrantTakesOutThePlaceThatItPasses},
+	{"ARefusedClaimPassesNobody", aRefusedClaimPassesNobody},
+	{"AStalePlaceIsPassed", aStalePlaceIsPassed},
+	{"AWaiterThatIsSeenIsNotPassed", aWaiterThatIsSeenIsNotPassed},
+}
+
+var sharedTurnClaims = []claim{
+	{"AWaitingWriterKeepsNewSharersOut", aWaitingWriterKeepsNewSharersOut},
+	{"ReadersBeforeTheFirstWriterComeTogether", readersBeforeTheFirstWriterComeTogether},
+	{"AsManyPermitsAreOfferedAsAreFree", asManyPermitsAreOfferedAsAreFree},
+	{"AWriterAmongSharersIsStaleSooner", aWriterAmongSharersIsStaleSooner},
+	{"AMismatchLeavesNoPlace", aMismatchLeavesNoPlace},
+}
+
+func aKeyIsGrantedInTheOrderOfItsLine(e *env) {
+	key := e.key("awaited")
+	h := e.hold(key, long)
+	a, b := e.waits(e.claim(key, long)), e.waits(e.claim(key, long))
+	e.waits(a) // the key is held
+	e.places("release", e.release(h.Ref), a, b)
+
+	refusal := e.refused(e.anew(b)) // it is offered to the first
+	if !refusal.Free() || refusal.Ahead() != 1 {
+		e.Errorf("the second in line is shown %+v", refusal.Status)
+	}
+	e.refused(e.claim(key, long))
+	last := e.waits(e.claim(key, long))
+	e.line(key, a, b, last)
+
+	for line := []store.Claim{a, b, last}; len(line) > 0; line = line[1:] {
+		for _, c := range line[1:] {
+			e.waits(c)
+		}
+		next := e.granted(e.anew(line[0]))
+		e.places("grant", next.grant.Line, line[1:]...)
+		e.line(key, line[1:]...)
+		e.holds(next)
+		e.release(next.Ref)
+	}
+	e.lists(key)
+	e.hold(key, long)
+}
+
+func anExpiredKeyIsGrantedInTheOrderOfItsLine(e *env) {
+	h := e.hold(e.key("expired"), short)
+	a, err := e.try(e.placed(e.claim(h.Key, long)))
+	if err == nil {
+		e.Log("the holder expired before anybody could wait; nothing was shown")
+		return
+	}
+	b := e.waits(e.claim(h.Key, long))
+	e.outlive(h)
+	e.waits(b)
+	e.refused(e.claim(h.Key, long))
+	next := e.granted(e.anew(a.Claim))
+	e.places("grant", next.grant.Line, b)
+	e.line(h.Key, b)
+	e.holds(next)
+}
+
+func contendersAreServedInTheOrderOfTheirLine(e *env) {
+	h := e.hold(e.key("contended"), long)
+	var line []store.Claim
+	for range e.rounds(8, 4) {
+		line = append(line, e.waits(e.claim(h.Key, long)))
+	}
+	e.release(h.Ref)
+	var mu sync.Mutex // protects served
+	var served []store.Place
+	var wg sync.WaitGroup
+	give := time.Now().Add(bound)
+	for _, c := range line {
+		wg.Go(func() {
+			for time.Now().Before(give) {
+				h, err := e.try(e.anew(c))
+				if err == nil {
+					mu.Lock()
+					served = append(served, c.Place)
+					mu.Unlock()
+					err = e.end(h.Ref, 0).Err
+				}
+				switch {
+				case err == nil:
+					return
+				case !errors.Is(err, store.ErrHeld):
+					e.Errorf("contending for %q: %v", c.Key, err)
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	e.places("contenders", served, line...)
+}
+
+func aGrantTakesOutThePlaceThatItPasses(e *env) {
+	h := e.hold(e.key("awaited"), long)
+	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
+	e.release(h.Ref)
+	e.waits(b)
+	passes := e.anew(b)
+	passes.Pass = a.Place
+	next := e.granted(passes)
+	e.places("grant", next.grant.Line, c)
+	e.waits(a) // it comes, and is the last
+	e.line(h.Key, c, a)
+	e.release(next.Ref)
+	e.waits(a)
+	e.granted(e.anew(c))
+}
+
+func aRefusedClaimPassesNobody(e *env) {
+	h := e.hold(e.key("awaited"), long)
+	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
+	passing := func(who store.Claim, whom store.Place) {
+		who.Pass = whom
+		e.waits(who)
+		e.line(h.Key, a, b, c)
+	}
+	passing(b, a.Place) // the key is held
+	e.release(h.Ref)
+	passing(c, a.Place) // b comes before c
+	passing(c, b.Place) // a comes before c
+	passing(b, e.placed(b).Place)
+	e.granted(e.anew(a))
+}
+
+// unseen lets so much time go by since a waiter was seen. In real time a store that cannot age
+// a place is not asked for more.
+func (e *env) unseen(c store.Claim, d time.Duration) {
+	e.Helper()
+	if e.mode == Virtual {
+		time.Sleep(d)
+		return
+	}
+	ager, ok := store.As[Ager](e.store)
+	if !ok {
+		e.Skip("places get stale only in time")
+	}
+	if err := ager.Age(c.Key, c.Place, d); err != nil {
+		e.Fatalf("aging a place of %q: %v", c.Key, err)
+	}
+}
+
+func aStalePlaceIsPassed(e *env) {
+	const most, nearly = store.PlaceFor, 2 * time.Second
+	h := e.hold(e.key("awaited"), long)
+	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
+	e.release(h.Ref)
+	e.unseen(a, most-nearly)
+	e.waits(b) // a still counts
+	e.waits(c)
+	e.refused(e.claim(h.Key, long))
+	e.unseen(a, 2*nearly)
+	e.waits(c) // b comes before c
+	next := e.granted(e.anew(b))
+	e.places("grant", next.grant.Line, c)
+	e.line(h.Key, c)
+
+	e.release(next.Ref)
+	e.unseen(c, most+nearly)
+	last := e.hold(h.Key, long) // nobody counts
+	e.waits(c)
+	e.line(h.Key, c)
+	e.release(last.Ref)
+}
+
+// aWaiterThatIsSeenIsNotPassed: neither one that asks again, nor one that comes late but before
+// the next.
+func aWaiterThatIsSeenIsNotPassed(e *env) {
+	h := e.hold(e.key("awaited"), 10*long)
+	a, b := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
+	for range 4 {
+		for _, c := range []store.Claim{a, b} {
+			e.unseen(c, store.PlaceFor/3)
+		}
+		e.waits(a)
+		e.waits(b)
+	}
+	e.release(h.Ref)
+	e.waits(b)
+	e.unseen(a, 2*store.PlaceFor)
+	next := e.granted(e.anew(a))
+	e.release(next.Ref)
+	e.granted(e.anew(b))
+}
+
+func aWaitingWriterKeepsNewSharersOut(e *env) {
+	for _, kind := range []func(key string) store.Claim{
+		func(key string) store.Claim { return e.reader(key, long) },
+		func(key string) store.Claim { return e.permit(key, 10, long) },
+	} {
+		h := e.granted(kind(e.key("awaited")))
+		other := e.granted(kind(h.Key))
+		writer := e.waits(e.claim(h.Key, long))
+		if refusal := e.refused(kind(h.Key)); refusal.Ahead() != 1 {
+			e.Errorf("the refused sharer is shown %+v", refusal.Status)
+		}
+		sharer := e.waits(kind(h.Key))
+		e.line(h.Key, writer, sharer)
+		if _, err := e.renew(h.Ref, long); err != nil {
+			e.Errorf("renewal of the live sharer: %v", err)
+		}
+		e.heldBy(h.Key, h, other)
+		e.ended("a sharer", e.end(h.Ref, 0), 1, writer, sharer)
+		e.waits(writer)
+		e.ended("the last sharer", e.end(other.Ref, 0), 0, writer, sharer)
+		e.waits(sharer)
+		next := e.granted(e.anew(writer))
+		e.waits(sharer)
+		e.places("release of the writer", e.release(next.Ref), sharer)
+		e.granted(e.anew(sharer))
+		e.line(h.Key)
+		e.granted(kind(h.Key)) // nobody waits any more
+	}
+}
+
+func readersBeforeTheFirstWriterComeTogether(e *env) {
+	key := e.key("awaited")
+	h := e.hold(key, long)
+	r1, r2 := e.waits(e.reader(key, long)), e.waits(e.reader(key, long))
+	writer, r3 := e.waits(e.claim(key, long)), e.waits(e.reader(key, long))
+	e.places("release", e.release(h.Ref), r1, r2, writer, r3)
+	e.waits(writer)
+	e.waits(r3)
+	e.refused(e.reader(key, long))
+	second := e.granted(e.anew(r2)) // before the first has come
+	e.places("grant", second.grant.Line, r1, writer, r3)
+	e.waits(r3)
+	e.refused(e.reader(key, long))
+	first := e.granted(e.anew(r1))
+	e.heldBy(key, first, second)
+	e.line(key, writer, r3)
+	e.release(first.Ref)
+	e.waits(writer)
+	e.release(second.Ref)
+	e.waits(r3)
+	next := e.granted(e.anew(writer))
+	e.waits(r3)
+	e.release(next.Ref)
+	e.granted(e.anew(r3))
+}
+
+func asManyPermitsAreOfferedAsAreFree(e *env) {
+	key := e.key("permits")
+	var all []held
+	for range 3 {
+		all = append(all, e.granted(e.permit(key, 3, long)))
+	}
+	a, b := e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 3, long))
+	c, d := e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 3, long))
+	e.ended("a permit", e.end(all[0].Ref, 0), 2, a, b, c, d)
+	e.waits(b)
+	e.refused(e.permit(key, 3, long))
+	e.ended("a permit", e.end(all[1].Ref, 0), 1, a, b, c, d)
+	e.waits(c)
+	second := e.granted(e.anew(b)) // before the first has come
+	e.places("grant", second.grant.Line, a, c, d)
+	e.waits(c)
+	first := e.granted(e.anew(a))
+	e.heldBy(key, all[2], first, second)
+	e.waits(c)
+	e.release(all[2].Ref)
+	e.waits(d)
+	third := e.granted(e.anew(c))
+	e.heldBy(key, first, second, third)
+	e.line(key, d)
+}
+
+func aWriterAmongSharersIsStaleSooner(e *env) {
+	const most, nearly = store.ReserveFor, 2 * time.Second
+	h := e.granted(e.reader(e.key("awaited"), 10*long))
+	writer := e.waits(e.claim(h.Key, long))
+	reader := e.waits(e.reader(h.Key, long))
+	e.unseen(writer, most-nearly)
+	e.waits(reader)
+	e.refused(e.reader(h.Key, long))
+	e.unseen(writer, 2*nearly)
+	next := e.granted(e.anew(reader))
+	e.heldBy(h.Key, h, next)
+
+	e.waits(writer) // it is alive after all
+	e.waits(e.reader(h.Key, long))
+	e.release(h.Ref)
+	e.release(next.Ref)
+	e.unseen(writer, most+nearly)
+	e.refused(e.reader(h.Key, long)) // now it waits like any other
+	e.granted(e.anew(writer))
+}
+
+// aMismatchLeavesNoPlace: a claim that cannot share the key with its holders does not wait for
+// them, even if it waited for others before.
+func aMismatchLeavesNoPlace(e *env) {
+	h := e.hold(e.key("modes"), long)
+	reader := e.waits(e.reader(h.Key, long))
+	permit, last := e.waits(e.permit(h.Key, 2, long)), e.waits(e.reader(h.Key, long))
+	e.release(h.Ref)
+	e.granted(e.anew(reader))
+	for range 2 { // it is in line, and then it is not
+		if _, err := e.try(e.anew(permit)); !errors.Is(err, store.ErrModeMismatch) {
+			e.Errorf("a claim of a permit of a key with readers: %v", err)
+		}
+		e.line(h.Key, last)
+	}
+	e.granted(e.anew(last))
+}
