@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -40,7 +39,7 @@ func (f *failing) lose(key, id string) {
 	ctx := context.Background()
 	if seen, err := f.mem.Look(ctx, []string{key}); err == nil {
 		ref := store.Ref{Key: key, ID: id, Mode: seen[0].Mode}
-		_, _ = f.mem.Release(ctx, ref, 0) // ErrGone: it is gone already
+		f.mem.Release(ctx, []store.Ending{{Ref: ref}}) // ErrGone: it is gone already
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,11 +77,23 @@ func (f *failing) Renew(ctx context.Context, batch []store.Renewal) []store.Rene
 	return answers
 }
 
-func (f *failing) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
-	if err := f.failure(); err != nil {
-		return false, err
+func (f *failing) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	err := f.failure()
+	if err == nil {
+		return f.mem.Release(ctx, batch)
 	}
-	return f.mem.Release(ctx, r, keep)
+	answers := make([]store.Ended, len(batch))
+	for i := range answers {
+		answers[i].Err = err
+	}
+	return answers
+}
+
+func (f *failing) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	if err := f.failure(); err != nil {
+		return store.Status{}, err
+	}
+	return f.mem.Leave(ctx, key, p, silent)
 }
 
 func (f *failing) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
