@@ -45,14 +45,10 @@ func (r *record) move(now time.Time) {
 		by := min(ago, acrossBoots-h.Moved)
 		h.Since, h.ExpireAt, h.Moved = h.Since.Add(by), h.ExpireAt.Add(by), h.Moved+max(0, by)
 	}
-	by := min(ago, 0) // moving a word is not worth more
-	r.WantedUntil, r.ExclusiveWantedUntil = shifted(r.WantedUntil, by), shifted(r.ExclusiveWantedUntil, by)
-	r.At = now
-}
-
-func shifted(t time.Time, by time.Duration) time.Time {
-	if t.IsZero() {
-		return t
+	for i := range r.Line { // no place has to outlive the host; none must stay for ever
+		w := &r.Line[i]
+		by := min(ago, 0)
+		w.Since, w.Seen = w.Since.Add(by), w.Seen.Add(by)
 	}
-	return t.Add(by)
+	r.At = now
 }

@@ -102,28 +102,35 @@ func TestAStepOfTheWallClockNeitherEndsNorProlongsALease(t *testing.T) {
 	}
 }
 
-func TestAStepOfTheWallClockNeitherEndsNorProlongsAWord(t *testing.T) {
-	for _, by := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+func TestAStepOfTheWallClockNeitherEndsNorProlongsAPlace(t *testing.T) {
+	for _, c := range []struct {
+		by       time.Duration
+		restarts bool
+	}{{2 * time.Hour, false}, {-2 * time.Hour, false}, {-2 * time.Hour, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			m := newMachine()
-			s := m.open(t, disktest.InMemory(t))
+			m, dir := newMachine(), disktest.InMemory(t)
+			s := m.open(t, dir)
 			reader := mine("k")
 			reader.Mode, reader.Limit = store.Shared, 0
 			_, err := s.Acquire(t.Context(), reader)
 			require.NoError(t, err)
 			writer := rival("k")
-			writer.Want = time.Minute
+			writer.Place = store.NewPlace(store.Exclusive, 1, "")
 			_, err = s.Acquire(t.Context(), writer)
 			require.ErrorIs(t, err, store.ErrHeld)
 
-			m.set(by)
+			m.set(c.by)
+			if c.restarts {
+				m.restart(0)
+				s = m.open(t, dir)
+			}
 			another := reader
 			another.ID = "another reader's"
 			_, err = s.Acquire(t.Context(), another)
-			require.ErrorIs(t, err, store.ErrHeld, "%v: the writer comes first", by)
-			time.Sleep(writer.Reserve())
+			require.ErrorIs(t, err, store.ErrHeld, "%v: the writer comes first", c)
+			time.Sleep(store.ReserveFor)
 			_, err = s.Acquire(t.Context(), another)
-			require.NoError(t, err, "%v: it has not come", by)
+			require.NoError(t, err, "%v: it has not come", c)
 		})
 	}
 }
@@ -275,7 +282,7 @@ func clockStorm(t *testing.T, seed uint64, outlive bool) (wrong []string) {
 			}
 		case 4:
 			if len(live) > 0 {
-				_, _ = s.Release(t.Context(), live[0].ref, 0)
+				s.Release(t.Context(), []store.Ending{{Ref: live[0].ref}})
 				live = live[1:]
 			}
 		default:

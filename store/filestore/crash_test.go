@@ -35,8 +35,7 @@ func (s onDisk) Extend(key, _ string) error {
 }
 
 func (s onDisk) Release(key, _ string) error {
-	_, err := s.Store.Release(context.Background(), mine(key).Ref, 0)
-	return err
+	return s.Store.Release(context.Background(), []store.Ending{{Ref: mine(key).Ref}})[0].Err
 }
 
 func (s onDisk) Find(key, _ string) (left time.Duration, others bool, err error) {

@@ -1,10 +1,12 @@
 package filestore
 
 import (
+	"context"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/store"
 )
 
 // On returns a store on a disk that may be simulated.
@@ -14,6 +16,15 @@ func On(disk hostfile.Disk) *Store {
 		panic(err)
 	}
 	return &Store{hostfile.On(disk), timepiece{clock, time.Now}}
+}
+
+// Age makes a place in line older.
+func (s *Store) Age(key string, p store.Place, by time.Duration) error {
+	return s.edit(context.Background(), key, func(rec *record, _ time.Time) (change, error) {
+		w := &rec.Line[rec.place(p)]
+		w.Seen = w.Seen.Add(-by)
+		return write, nil
+	})
 }
 
 // Clocked replaces the clock of a host, and the one that can be set.

@@ -32,8 +32,8 @@ const (
 )
 
 // edit makes one step of a key: no other call writes its file meanwhile. If decide returns an
-// error, that is the answer, whatever the step does to the file. Only a verdict comes with a
-// change: a refused claim may leave a word, and dates that were moved are kept.
+// error, that is the answer, whatever the step does to the file. Only a refusal comes with a
+// change: its claim may join or leave the line. Dates that were moved are kept after any verdict.
 func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.Time) (change, error)) error {
 	name := hostfile.Name(key)
 	// All keys whose file names begin alike share a lock: lock files are never removed, and
@@ -51,7 +51,7 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 	switch {
 	case what == leave && seen.moved && (answer == nil || store.IsVerdict(answer)):
 		what = write
-	case what == leave, answer != nil && !errors.Is(answer, store.ErrHeld):
+	case what == leave, answer != nil && !errors.Is(answer, store.ErrHeld) && !errors.Is(answer, store.ErrModeMismatch):
 		return answer
 	}
 	var applied bool
@@ -127,6 +127,11 @@ func parse(text []byte) (*record, error) {
 	for _, h := range rec.Holders {
 		if h.ID == "" || h.ExpireAt.IsZero() {
 			return refuse("damaged: a holder without ID or time")
+		}
+	}
+	for _, w := range rec.Line {
+		if w.Place == "" || w.Seen.IsZero() {
+			return refuse("damaged: a waiter without place or time")
 		}
 	}
 	return rec, nil

@@ -5,7 +5,7 @@
 //	…
 //	client, err := mongolock.NewWithStore(s)
 //
-// Each held key has a file; a free key has none. A call takes the file's lock (flock, which the
+// Each key that is held or waited for has a file; others have none. A call takes the file's lock (flock, which the
 // kernel takes back from a process that dies), reads the file, and replaces it: the new content
 // is written beside it, synced and renamed, and the directory is synced, before the call
 // answers. A process that is killed at any instant leaves the old content or the new. An
@@ -87,11 +87,8 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (g store.Grant, err 
 		return g, err
 	}
 	err = s.edit(ctx, c.Key, func(rec *record, now time.Time) (change, error) {
-		if refusal := rec.refuse(now, c); refusal != nil {
-			if rec.want(now, c) {
-				return write, refusal
-			}
-			return leave, refusal
+		if what, refusal := rec.refuse(now, c); refusal != nil {
+			return what, refusal
 		}
 		rec.admit(now, c)
 		g, err = s.grant(ctx, rec, now, c)
@@ -126,29 +123,59 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// Release removes a holder. With keep, the holder is marked as released and stays
-// until keep after its grant.
-func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
-	if err := refuse(ctx, r); err != nil {
-		return false, err
+// Release answers each entry of the batch in its place. With Keep, the holder is marked as
+// released and stays until Keep after its grant.
+func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	answers := make([]store.Ended, len(batch))
+	for i, e := range batch {
+		answers[i] = s.release(ctx, e)
 	}
-	err = s.edit(ctx, r.Key, func(rec *record, now time.Time) (change, error) {
-		h := rec.holder(r.ID)
+	return answers
+}
+
+func (s *Store) release(ctx context.Context, e store.Ending) (answer store.Ended) {
+	if err := refuse(ctx, e.Ref); err != nil {
+		return store.Ended{Err: err}
+	}
+	err := s.edit(ctx, e.Key, func(rec *record, now time.Time) (change, error) {
+		h := rec.holder(e.ID)
 		if h == nil {
 			return leave, store.ErrGone
 		}
-		wanted = rec.wanted(now)
-		if until := h.Since.Add(keep); keep > 0 && until.After(now) {
+		what := write
+		if until := h.Since.Add(e.Keep); e.Keep > 0 && until.After(now) {
 			h.Released, h.ExpireAt = true, until
-			return write, nil
+		} else {
+			what = rec.drop(e.ID)
 		}
-		return rec.drop(now, r.ID), nil
+		answer = store.Ended{Line: rec.places(), Left: len(rec.Holders)}
+		return what, nil
 	})
-	return wanted && err == nil, err
+	if err != nil {
+		return store.Ended{Err: err}
+	}
+	return answer
 }
 
-// Transfer puts a new claim in the place of a live holder. The words of waiters stay
-// in the record.
+// Leave takes a place out of the line. It removes the file if the place was all that the file
+// held.
+func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent bool) (status store.Status, err error) {
+	if err := ended(ctx); err != nil {
+		return store.Status{}, err
+	}
+	err = s.edit(ctx, key, func(rec *record, now time.Time) (change, error) {
+		what := rec.leave(p, silent)
+		status = rec.status(now)
+		return what, nil
+	})
+	if err != nil {
+		return store.Status{}, err
+	}
+	return status, nil
+}
+
+// Transfer puts a new claim in the place of a live holder. The line stays as it is, but for the
+// claim's own place.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (g store.Grant, err error) {
 	if err := ended(ctx); err != nil {
 		return g, err
@@ -165,6 +192,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (g
 		}
 		rec.Holders = nil
 		rec.add(now, to)
+		rec.leave(to.Place, false)
 		g, err = s.grant(ctx, rec, now, to)
 		return write, err
 	})
@@ -180,38 +208,16 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	if err := refuse(ctx, claim); err != nil {
 		return false, err
 	}
-	err = s.edit(ctx, claim.Key, func(rec *record, now time.Time) (change, error) {
+	err = s.edit(ctx, claim.Key, func(rec *record, _ time.Time) (change, error) {
 		switch {
 		case rec.holder(claim.ID) != nil:
-			return rec.drop(now, claim.ID), nil
+			return rec.drop(claim.ID), nil
 		case from != nil && rec.holder(from.ID) != nil:
-			return rec.drop(now, from.ID), nil
+			return rec.drop(from.ID), nil
 		}
 		return leave, nil
 	})
 	return err == nil || errors.Is(err, store.ErrForeign), err
-}
-
-// Withdraw takes back the word of a writer that gave up. It removes the file if the
-// word was all that the file held.
-func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
-	if err := ended(ctx); err != nil {
-		return err
-	}
-	err := s.edit(ctx, key, func(rec *record, _ time.Time) (change, error) {
-		if !rec.ExclusiveWantedUntil.Equal(until) || until.IsZero() {
-			return leave, nil
-		}
-		rec.ExclusiveWantedUntil = time.Time{}
-		if len(rec.Holders) == 0 {
-			return remove, nil
-		}
-		return write, nil
-	})
-	if errors.Is(err, store.ErrForeign) {
-		return nil
-	}
-	return err
 }
 
 // Break marks a holder as broken and, with now, removes it.
@@ -219,13 +225,13 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bo
 	if err := refuse(ctx, r); err != nil {
 		return err
 	}
-	return s.edit(ctx, r.Key, func(rec *record, now time.Time) (change, error) {
+	return s.edit(ctx, r.Key, func(rec *record, _ time.Time) (change, error) {
 		h := rec.holder(r.ID)
 		switch {
 		case h == nil:
 			return leave, store.ErrGone
 		case atOnce:
-			return rec.drop(now, r.ID), nil
+			return rec.drop(r.ID), nil
 		}
 		h.Broken, h.Reason = true, reason
 		return write, nil
@@ -236,7 +242,7 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bo
 // before the record is written: a crash in between skips a number.
 func (s *Store) grant(ctx context.Context, rec *record, now time.Time, c store.Claim) (store.Grant, error) {
 	token, err := s.draw(ctx, now)
-	return store.Grant{Token: token, Left: honoured(c.TTL), Since: now, Wanted: rec.wanted(now)}, err
+	return store.Grant{Token: token, Left: honoured(c.TTL), Since: now, Line: rec.places()}, err
 }
 
 // honoured returns how long a holder may trust a TTL: where the wall clock judges expiry, that

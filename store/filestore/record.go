@@ -19,10 +19,7 @@ type record struct {
 	Limit     int          `json:"limit"`
 	Holders   []fileHolder `json:"holders"`
 
-	// The words of waiters: how long each stands. They outlive a change of holder, but
-	// not the record.
-	WantedUntil          time.Time `json:"wantedUntil,omitzero"`
-	ExclusiveWantedUntil time.Time `json:"exclusiveWantedUntil,omitzero"`
+	Line []store.Waiter `json:"line,omitempty"`
 }
 
 type fileHolder struct {
@@ -63,8 +60,9 @@ func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 	return h, nil
 }
 
-// refuse returns why a claim is not granted, or nil if it is.
-func (r *record) refuse(now time.Time, c store.Claim) error {
+// refuse returns why a claim is not granted, or nil if it is. Unless the key is in use in
+// another mode, the claim then waits.
+func (r *record) refuse(now time.Time, c store.Claim) (change, error) {
 	live := 0
 	for i := range r.Holders {
 		if r.Holders[i].live(now) {
@@ -74,54 +72,47 @@ func (r *record) refuse(now time.Time, c store.Claim) error {
 	shares := c.Mode != store.Exclusive
 	switch {
 	case live > 0 && shares && r.Mode != store.Exclusive && (r.Mode != c.Mode || r.Limit != c.Limit):
-		return &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
-	case shares && r.ExclusiveWantedUntil.After(now), // the waiting writer comes first
-		live > 0 && (!shares || r.Mode == store.Exclusive),
-		live > 0 && c.Mode == store.Permits && live >= r.Limit,
-		r.holder(c.ID) != nil: // a copy of the claim came before
-		r.want(now, c)
-		return &store.HeldError{Status: r.status(now)}
+		return r.leave(c.Place, false), &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
+	case r.holder(c.ID) != nil: // a copy of the claim came before: it does not wait for itself
+		return leave, &store.HeldError{Status: r.status(now)}
+	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live >= r.Limit),
+		len(r.Line) > 0 && !r.status(now).Turn(&c):
+		what := leave
+		place := r.join(now, c)
+		if place != "" {
+			what = write
+		}
+		return what, &store.HeldError{Status: r.status(now), Place: place}
 	}
-	return nil
+	return write, nil
 }
 
-// admit makes c a holder and removes the expired ones.
+// admit makes c a holder, removes the expired ones, and takes c out of the line.
 func (r *record) admit(now time.Time, c store.Claim) {
+	r.advance(now, c)
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return !h.live(now) })
 	r.add(now, c)
 }
 
 func (r *record) add(now time.Time, c store.Claim) {
 	r.Mode, r.Limit = c.Mode, c.Limit
-	if c.Mode == store.Exclusive {
-		r.ExclusiveWantedUntil = time.Time{} // a writer is served; other writers leave their word again once there are sharers
-	}
 	r.Holders = append(r.Holders, fileHolder{
 		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL),
 	})
 }
 
-// drop removes a holder. With the last holder it removes the record too, unless the word of a
-// writer stands in it, which keeps sharers out until the writer comes.
-func (r *record) drop(now time.Time, id string) change {
+// drop removes a holder, and the record if nobody waits.
+func (r *record) drop(id string) change {
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
-	if len(r.Holders) > 0 || r.Mode != store.Exclusive && r.ExclusiveWantedUntil.After(now) {
+	return r.tidy()
+}
+
+// tidy keeps a record that has holders or a line.
+func (r *record) tidy() change {
+	if len(r.Holders) > 0 || len(r.Line) > 0 {
 		return write
 	}
 	return remove
-}
-
-// want leaves a word if the claim asks for it, and reports whether it did. It never shortens
-// another waiter's word.
-func (r *record) want(now time.Time, c store.Claim) bool {
-	if c.Want <= 0 {
-		return false
-	}
-	r.WantedUntil = later(r.WantedUntil, now.Add(c.Want))
-	if c.Mode == store.Exclusive && r.Mode != store.Exclusive {
-		r.ExclusiveWantedUntil = later(r.ExclusiveWantedUntil, now.Add(c.Reserve()))
-	}
-	return true
 }
 
 func later(a, b time.Time) time.Time {
@@ -131,13 +122,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (r *record) wanted(now time.Time) bool {
-	return r.WantedUntil.After(now) || r.ExclusiveWantedUntil.After(now)
-}
-
 // status returns the record as Look and List show it.
 func (r *record) status(now time.Time) store.Status {
-	s := store.Status{Key: r.Key, Now: now, Wanted: r.wanted(now), ExclusiveWantedUntil: r.ExclusiveWantedUntil}
+	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line)}
 	if len(r.Holders) == 0 {
 		return s
 	}

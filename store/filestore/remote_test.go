@@ -22,19 +22,22 @@ type call struct {
 	Claim  store.Claim
 	Ref    store.Ref
 	From   *store.Ref
-	Keep   time.Duration
 	Batch  []store.Renewal
+	Ends   []store.Ending
+	Place  store.Place
+	Silent bool
 	Reason string
 	Now    bool
-	Until  time.Time
 }
 
 type result struct {
-	Grant  store.Grant
-	Lefts  []time.Duration
-	Errs   []*verdict
-	Wanted bool // or settled
-	Err    *verdict
+	Grant   store.Grant
+	Lefts   []time.Duration
+	Ended   []store.Ended // without their errors
+	Errs    []*verdict
+	Status  store.Status
+	Settled bool
+	Err     *verdict
 }
 
 // A verdict carries an error between processes, as far as the contract distinguishes
@@ -103,13 +106,17 @@ func answer(s *filestore.Store, w http.ResponseWriter, r *http.Request) {
 	case "transfer":
 		res.Grant, err = s.Transfer(ctx, *c.From, c.Claim)
 	case "release":
-		res.Wanted, err = s.Release(ctx, c.Ref, c.Keep)
+		res.Ended = s.Release(ctx, c.Ends)
+		for i := range res.Ended {
+			res.Errs = append(res.Errs, pack(res.Ended[i].Err))
+			res.Ended[i].Err = nil
+		}
+	case "leave":
+		res.Status, err = s.Leave(ctx, c.Ref.Key, c.Place, c.Silent)
 	case "undo":
-		res.Wanted, err = s.Undo(ctx, c.Ref, c.From)
+		res.Settled, err = s.Undo(ctx, c.Ref, c.From)
 	case "break":
 		err = s.Break(ctx, c.Ref, c.Reason, c.Now)
-	case "withdraw":
-		err = s.Withdraw(ctx, c.Ref.Key, c.Until)
 	case "renew":
 		for _, a := range s.Renew(ctx, c.Batch) {
 			res.Lefts, res.Errs = append(res.Lefts, a.Left), append(res.Errs, pack(a.Err))
@@ -155,22 +162,32 @@ func (p inProcesses) Transfer(ctx context.Context, from store.Ref, to store.Clai
 	return res.Grant, res.Err.unpack()
 }
 
-func (p inProcesses) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	res := p.one().call(ctx, call{Op: "release", Ref: r, Keep: keep})
-	return res.Wanted, res.Err.unpack()
+func (p inProcesses) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	res := p.one().call(ctx, call{Op: "release", Ends: batch})
+	answers := make([]store.Ended, len(batch))
+	for i := range answers {
+		if res.Err != nil {
+			answers[i].Err = res.Err.unpack()
+			continue
+		}
+		answers[i] = res.Ended[i]
+		answers[i].Err = res.Errs[i].unpack()
+	}
+	return answers
+}
+
+func (p inProcesses) Leave(ctx context.Context, key string, place store.Place, silent bool) (store.Status, error) {
+	res := p.one().call(ctx, call{Op: "leave", Ref: store.Ref{Key: key}, Place: place, Silent: silent})
+	return res.Status, res.Err.unpack()
 }
 
 func (p inProcesses) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
 	res := p.one().call(ctx, call{Op: "undo", Ref: claim, From: from})
-	return res.Wanted, res.Err.unpack()
+	return res.Settled, res.Err.unpack()
 }
 
 func (p inProcesses) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	return p.one().call(ctx, call{Op: "break", Ref: r, Reason: reason, Now: now}).Err.unpack()
-}
-
-func (p inProcesses) Withdraw(ctx context.Context, key string, until time.Time) error {
-	return p.one().call(ctx, call{Op: "withdraw", Ref: store.Ref{Key: key}, Until: until}).Err.unpack()
 }
 
 func (p inProcesses) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {

@@ -49,12 +49,14 @@ func (s tokenInRecord) Transfer(ctx context.Context, from store.Ref, to store.Cl
 	return s.number(to.Key, g, err)
 }
 
-func (s tokenInRecord) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	wanted, err := s.Store.Release(ctx, r, keep)
-	if err == nil && s.atRelease {
-		s.forget(r.Key)
-	}
-	return wanted, err
+func (s tokenInRecord) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		answer := s.end(e)
+		if answer.Err == nil && s.atRelease {
+			s.forget(e.Key)
+		}
+		return answer
+	})
 }
 
 func (s tokenInRecord) Purge(key string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,12 @@ var brokenFeeds = []broken{
 		[]string{"ASlowWatcherDelaysNobody"}},
 	{"FeedThatDropsInSilence", func() store.Store { return newFeedBy(dropped) },
 		[]string{"ASlowWatcherDelaysNobody"}},
+	{"FeedByTopicOnly", func() store.Store { return feedByTopicOnly{newSound()} },
+		[]string{"AWatcherHearsWhatIsForIt"}},
+	{"FeedByAddressOnly", func() store.Store { return feedByAddressOnly{newSound()} },
+		[]string{"AWatcherHearsWhatIsForIt"}},
+	{"FeedThatForgetsThePlace", func() store.Store { return feedThatForgetsThePlace{newSound()} },
+		[]string{"AWatcherHearsWhatIsForIt", "EveryWatcherHearsANotice"}},
 	{"FeedThatGoesOn", func() store.Store { return feedThatGoesOn{newSound()} },
 		[]string{"AWatchEndsWithItsContext"}},
 	{"FeedThatIsWatchedOnce", func() store.Store { return &feedThatIsWatchedOnce{sound: newSound()} },
@@ -30,10 +37,10 @@ var brokenFeeds = []broken{
 
 type feedWithoutABeginning struct{ sound }
 
-func (s feedWithoutABeginning) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (s feedWithoutABeginning) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		first := true
-		for n, err := range s.Store.Watch(ctx) {
+		for n, err := range s.Store.Watch(ctx, of) {
 			if !first && !yield(n, err) {
 				return
 			}
@@ -65,7 +72,7 @@ func (s *feedBy) Notify(ctx context.Context, all ...store.Notice) error {
 	return errors.Join(errs...)
 }
 
-func (s *feedBy) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (s *feedBy) Watch(ctx context.Context, _ store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		mine := make(chan store.Notice, 1)
 		s.mu.Lock()
@@ -120,12 +127,12 @@ func dropped(_ context.Context, watchers []chan store.Notice, n store.Notice) er
 // feedThatGoesOn ends long after its context has.
 type feedThatGoesOn struct{ sound }
 
-func (s feedThatGoesOn) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (s feedThatGoesOn) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 		defer stop()
 		context.AfterFunc(ctx, func() { time.AfterFunc(patience+time.Second, stop) })
-		s.Store.Watch(lasting)(yield)
+		s.Store.Watch(lasting, of)(yield)
 	}
 }
 
@@ -136,7 +143,7 @@ type feedThatIsWatchedOnce struct {
 	over bool
 }
 
-func (s *feedThatIsWatchedOnce) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (s *feedThatIsWatchedOnce) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		s.mu.Lock()
 		over := s.over
@@ -144,7 +151,7 @@ func (s *feedThatIsWatchedOnce) Watch(ctx context.Context) iter.Seq2[store.Notic
 		if over {
 			return
 		}
-		s.Store.Watch(ctx)(yield)
+		s.Store.Watch(ctx, of)(yield)
 		s.mu.Lock()
 		s.over = true
 		s.mu.Unlock()
@@ -155,4 +162,28 @@ type bulkOfOneNotice struct{ sound }
 
 func (s bulkOfOneNotice) Notify(ctx context.Context, all ...store.Notice) error {
 	return s.Store.Notify(ctx, all[:min(1, len(all))]...)
+}
+
+type feedByTopicOnly struct{ sound }
+
+func (s feedByTopicOnly) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	of.Address = ""
+	return s.Store.Watch(ctx, of)
+}
+
+type feedByAddressOnly struct{ sound }
+
+func (s feedByAddressOnly) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	of.Topics = nil
+	return s.Store.Watch(ctx, of)
+}
+
+type feedThatForgetsThePlace struct{ sound }
+
+func (s feedThatForgetsThePlace) Notify(ctx context.Context, all ...store.Notice) error {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Place = ""
+	}
+	return s.Store.Notify(ctx, all...)
 }

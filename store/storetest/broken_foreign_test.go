@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
@@ -18,6 +17,8 @@ var brokenForeign = []broken{
 		[]string{"AForeignRecordAnswersErrForeignAndStays"}},
 	{"ForeignReleased", func() store.Store { return foreignReleased{newSound()} },
 		[]string{"AForeignRecordInAHoldersPlaceStays"}},
+	{"ForeignLeft", func() store.Store { return foreignLeft{newSound()} },
+		[]string{"AForeignRecordAnswersErrForeignAndStays"}},
 	{"ForeignNotReported", func() store.Store { return foreignNotReported{newSound()} },
 		[]string{"ALookReportsForeignRecordsAmongOthers"}},
 	{"ForeignListed", func() store.Store { return &foreignListed{sound: newSound()} },
@@ -47,12 +48,25 @@ func (s foreignIsHeld) Acquire(ctx context.Context, c store.Claim) (store.Grant,
 
 type foreignReleased struct{ sound }
 
-func (s foreignReleased) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	wanted, err := s.Store.Release(ctx, r, keep)
+func (s foreignReleased) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		answer := s.end(e)
+		if errors.Is(answer.Err, store.ErrForeign) {
+			s.Delete(e.Key)
+		}
+		return answer
+	})
+}
+
+// foreignLeft takes a record that it cannot read for one without a line.
+type foreignLeft struct{ sound }
+
+func (s foreignLeft) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	status, err := s.Store.Leave(ctx, key, p, silent)
 	if errors.Is(err, store.ErrForeign) {
-		s.Delete(r.Key)
+		err = nil
 	}
-	return wanted, err
+	return status, err
 }
 
 type foreignNotReported struct{ sound }

@@ -4,40 +4,55 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
 
+// eachRelease implements Release by a function for one entry.
+func eachRelease(batch []store.Ending, release func(store.Ending) store.Ended) []store.Ended {
+	answers := make([]store.Ended, len(batch))
+	for i, e := range batch {
+		answers[i] = release(e)
+	}
+	return answers
+}
+
 type releaseByKey struct{ sound }
 
-func (s releaseByKey) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if h, _ := s.holder(r.Key); h.ID != "" {
-		r.ID = h.ID
-	}
-	return s.Store.Release(ctx, r, keep)
+func (s releaseByKey) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		if h, _ := s.holder(e.Key); h.ID != "" {
+			e.ID = h.ID
+		}
+		return s.end(e)
+	})
 }
 
 type releaseWithoutEffect struct{ sound }
 
-func (releaseWithoutEffect) Release(context.Context, store.Ref, time.Duration) (bool, error) {
-	return false, nil
+func (releaseWithoutEffect) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return make([]store.Ended, len(batch))
 }
 
 type keepIgnored struct{ sound }
 
-func (s keepIgnored) Release(ctx context.Context, r store.Ref, _ time.Duration) (bool, error) {
-	return s.Store.Release(ctx, r, 0)
+func (s keepIgnored) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		e.Keep = 0
+		return s.end(e)
+	})
 }
 
 // keepThatOnlyRenews sets another expiry, but does not mark the holder as released.
 type keepThatOnlyRenews struct{ sound }
 
-func (s keepThatOnlyRenews) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if keep == 0 {
-		return s.Store.Release(ctx, r, 0)
-	}
-	return false, s.Renew(ctx, []store.Renewal{{Ref: r, TTL: keep}})[0].Err
+func (s keepThatOnlyRenews) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		if e.Keep == 0 {
+			return s.end(e)
+		}
+		return store.Ended{Err: s.Renew(ctx, []store.Renewal{{Ref: e.Ref, TTL: e.Keep}})[0].Err}
+	})
 }
 
 // keptThenBroken tells a holder of a break that came after its release.
@@ -48,11 +63,13 @@ type keptThenBroken struct {
 
 func newKeptThenBroken() store.Store { return keptThenBroken{newSound(), new(sync.Map), new(sync.Map)} }
 
-func (s keptThenBroken) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if keep > 0 {
-		s.kept.Store(r.ID, true)
-	}
-	return s.Store.Release(ctx, r, keep)
+func (s keptThenBroken) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		if e.Keep > 0 {
+			s.kept.Store(e.ID, true)
+		}
+		return s.end(e)
+	})
 }
 
 func (s keptThenBroken) Break(ctx context.Context, r store.Ref, reason string, now bool) error {

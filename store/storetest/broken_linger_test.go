@@ -50,17 +50,6 @@ func (s lingersUnseen) Acquire(ctx context.Context, c store.Claim) (store.Grant,
 
 func hide(s store.Status) {
 	for i := range s.Holders {
-		s.Holders[i].Lingers = false
+		s.Holders[i].Lingers = ""
 	}
-}
-
-// wantedAlways has every renewal tell of a waiter.
-type wantedAlways struct{ sound }
-
-func (s wantedAlways) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	answers := s.Store.Renew(ctx, batch)
-	for i := range answers {
-		answers[i].Wanted = true
-	}
-	return answers
 }

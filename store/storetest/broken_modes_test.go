@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// brokenModes are stores that mishandle shared holders, permits or writers.
+// brokenModes are stores that mishandle shared holders or permits.
 var brokenModes = []broken{
 	{"JoinReplaces", func() store.Store { return joinReplaces{newSound()} },
 		[]string{"ReadersShareAKey", "NoMorePermitsAreGrantedThanTheLimit"}},
@@ -40,22 +40,6 @@ var brokenModes = []broken{
 		[]string{"AnotherModeOrLimitIsAMismatch"}},
 	{"ModeForEver", func() store.Store { return newModeForEver() },
 		[]string{"AModeEndsWithItsLastHolder"}},
-	{"JoinIgnoresTheWriter", func() store.Store { return joinIgnoresTheWriter{newSound()} },
-		[]string{"AWritersWordKeepsNewSharersOut"}},
-	{"WriterForgottenByTheLast", func() store.Store { return writerForgottenByTheLast{newSound()} },
-		[]string{"AWritersWordOutlivesTheLastReader"}},
-	{"WriterForEver", func() store.Store { return writerForEver{newSound()} },
-		[]string{"AWritersWordExpires"}},
-	{"ReadersAskAsWriters", func() store.Store { return readersAskAsWriters{newSound()} },
-		[]string{"ASharersWordKeepsNobodyOut"}},
-	{"EveryWordIsAWriters", func() store.Store { return newEveryWordIsAWriters() },
-		[]string{"AWordLeftOnAnExclusiveHolderKeepsNobodyOut"}},
-	{"WordStaysWithTheWriter", func() store.Store { return newWordStays() },
-		[]string{"AGrantedWriterLeavesNoWord"}},
-	{"OnlyTheLastReports", func() store.Store { return onlyTheLastReports{newSound()} },
-		[]string{"EverySharersReleaseReportsThatSomebodyWaits"}},
-	{"WithdrawOfAny", func() store.Store { return withdrawOfAny{newSound()} },
-		[]string{"AWriterCanTakeItsWordBack"}},
 	{"ModesHalfDone", func() store.Store { return modesHalfDone{newSound()} },
 		[]string{"AnUnsupportedModeIsRefusedWithoutATrace"}},
 }
@@ -73,7 +57,7 @@ func (s sound) others(r store.Ref, do func(store.Ref, store.Holder)) {
 }
 
 func (s sound) drop(r store.Ref, _ store.Holder) {
-	_, _ = s.Store.Release(context.Background(), r, 0)
+	s.end(store.Ending{Ref: r})
 }
 
 // joinReplaces replaces the whole set of holders by the new one.
@@ -132,21 +116,25 @@ func (s writerSeesNoReaders) Acquire(ctx context.Context, c store.Claim) (store.
 
 type lastLeavesTheRecord struct{ sound }
 
-func (s lastLeavesTheRecord) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	wanted, err := s.Store.Release(ctx, r, keep)
-	if h, _ := s.holder(r.Key); err == nil && h.ID == "" && shares(r.Mode) {
-		_, _ = s.Store.Acquire(ctx, store.Claim{Ref: r, TTL: 1})
-	}
-	return wanted, err
+func (s lastLeavesTheRecord) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		answer := s.end(e)
+		if h, _ := s.holder(e.Key); answer.Err == nil && h.ID == "" && shares(e.Mode) {
+			_, _ = s.Store.Acquire(ctx, store.Claim{Ref: e.Ref, TTL: 1})
+		}
+		return answer
+	})
 }
 
 type keepForAll struct{ sound }
 
-func (s keepForAll) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if keep > 0 {
-		s.others(r, func(r store.Ref, _ store.Holder) { _, _ = s.Store.Release(ctx, r, keep) })
-	}
-	return s.Store.Release(ctx, r, keep)
+func (s keepForAll) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		if e.Keep > 0 {
+			s.others(e.Ref, func(r store.Ref, _ store.Holder) { s.end(store.Ending{Ref: r, Keep: e.Keep}) })
+		}
+		return s.end(e)
+	})
 }
 
 type breakOfAll struct{ sound }

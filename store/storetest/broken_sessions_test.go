@@ -82,11 +82,13 @@ func (s sessionsThatNobodyLeaves) Renew(ctx context.Context, batch []store.Renew
 	return s.Store.Renew(ctx, batch)
 }
 
-func (s sessionsThatNobodyLeaves) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if keep > 0 {
-		return false, nil
-	}
-	return s.Store.Release(ctx, r, keep)
+func (s sessionsThatNobodyLeaves) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	return eachRelease(batch, func(e store.Ending) store.Ended {
+		if e.Keep > 0 {
+			return store.Ended{}
+		}
+		return s.end(e)
+	})
 }
 
 type sessionsThatHearNothing struct{ sound }

@@ -7,15 +7,17 @@ import (
 )
 
 // brokenStores has a store for each mistake that a store can make, with the claims that
-// must fail on it. Those about modes, reading, foreign records and the feed are in files
+// must fail on it. Those about the line, modes, reading, foreign records and the feed are in files
 // of their own.
 var brokenStores = slices.Concat([]broken{
 	{"ReleaseByKey", func() store.Store { return releaseByKey{newSound()} },
-		[]string{"AReleaseAffectsOnlyTheHolderItNames", "ASecondReleaseAnswersErrGone", "ATakeoverReplacesTheExpiredHolder"}},
+		[]string{"AReleaseAffectsOnlyTheHolderItNames", "ASecondReleaseAnswersErrGone", "ATakeoverReplacesTheExpiredHolder",
+			"ABulkOfReleasesChangesOnlyWhatItNames", "ABulkThatIsSentAgainAnswersErrGone"}},
 	{"ReleaseWithoutEffect", func() store.Store { return releaseWithoutEffect{newSound()} },
 		[]string{"AReleaseFreesTheKeyAtOnce", "AnExpiredHolderCanBeReleased", "ARenewalAfterAReleaseAnswersErrGone"}},
 	{"KeepIgnored", func() store.Store { return keepIgnored{newSound()} },
-		[]string{"AReleaseCanKeepTheKeyForLessThanItsTTL", "AReleaseCanKeepTheKeyForLongerThanItsTTL", "AKeptKeyCannotBeRenewedOrTransferred"}},
+		[]string{"AReleaseCanKeepTheKeyForLessThanItsTTL", "AReleaseCanKeepTheKeyForLongerThanItsTTL", "AKeptKeyCannotBeRenewedOrTransferred",
+			"ABulkOfReleasesKeepsTheKeysThatItShall"}},
 	{"KeepThatOnlyRenews", func() store.Store { return keepThatOnlyRenews{newSound()} },
 		[]string{"AKeptKeyCannotBeRenewedOrTransferred", "AKeptKeyIsFreeOnceItsTimeIsOver"}},
 	{"KeptThenBroken", newKeptThenBroken,
@@ -58,7 +60,7 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"ATransferAffectsOnlyTheHolderItNames", "ATransferFromAReleasedHolderIsRefused", "ATransferFromAnExpiredHolderIsRefused",
 			"ATransferFromABrokenHolderIsRefused", "ATransferTakesTheHoldersPlace"}},
 	{"TransferInTwoSteps", func() store.Store { return transferInTwoSteps{newSound()} },
-		[]string{"AKeyIsNeverFreeDuringATransfer", "AWordOutlivesTheHolderItWaitsFor"}},
+		[]string{"AKeyIsNeverFreeDuringATransfer"}},
 	{"TransferCheckedBefore", func() store.Store { return transferCheckedBefore{newSound()} },
 		[]string{"OneOfManyTransfersWins"}},
 	{"TransferKeepsTheOldTime", func() store.Store { return transferKeepsTheOldTime{newSound()} },
@@ -79,29 +81,17 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"ABreakTellsTheHolderWhy"}},
 	{"BreakOnlyMarks", func() store.Store { return breakOnlyMarks{newSound()} },
 		[]string{"ABreakNowFreesTheKeyAtOnce"}},
-	{"WordIgnored", func() store.Store { return wordIgnored{newSound()} },
-		[]string{"AReleaseReportsThatSomebodyWaits", "AWordOutlivesTheHolderItWaitsFor"}},
 	{"SpareWithoutRoom", func() store.Store { return newSpareWithoutRoom() },
 		[]string{"SpareTokensComeBeforeThoseOfLaterGrants"}},
 	{"LingersUnseen", func() store.Store { return lingersUnseen{newSound()} },
 		[]string{"AHolderThatLingersIsShown"}},
-	{"WantedAlways", func() store.Store { return wantedAlways{newSound()} },
-		[]string{"ARenewalMayTellOfAWaiter"}},
-	{"WordForever", func() store.Store { return wordForever{newSound()} },
-		[]string{"AWordExpires"}},
-	{"HintBelieved", func() store.Store { return hintBelieved{newSound()} },
-		[]string{"TheHintHeldChangesNoAnswer"}},
-	{"WordOfTheLast", func() store.Store { return newWordByKey(false) },
-		[]string{"AWordIsNeverShortened"}},
-	{"WordByKey", func() store.Store { return newWordByKey(true) },
-		[]string{"AWordIsRemovedWithTheRecord", "AWordIsLeftOnlyOnAHeldKey"}},
 	{"ContextIgnored", func() store.Store { return contextIgnored{newSound()} },
 		[]string{"ACallReturnsSoonAfterItsContextEnded"}},
 	{"AppliedButDenied", func() store.Store { return appliedButDenied{newSound()} },
 		[]string{"AnEndedContextIsNoVerdict"}},
 	{"GrantBoundToItsContext", func() store.Store { return grantBoundToItsContext{newSound()} },
 		[]string{"AGrantOutlivesItsContext"}},
-}, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks, brokenTogether, brokenSessions)
+}, brokenLines, brokenTurns, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks, brokenTogether, brokenSessions)
 
 type broken struct {
 	name   string

@@ -48,10 +48,15 @@ func (s sound) holder(key string) (store.Holder, store.Status) {
 	return all[0].Holders[0], all[0]
 }
 
+// end releases one holder.
+func (s sound) end(e store.Ending) store.Ended {
+	return s.Store.Release(context.Background(), []store.Ending{e})[0]
+}
+
 // remove removes the first holder of key.
 func (s sound) remove(key string) {
 	if h, _ := s.holder(key); h.ID != "" {
-		_, _ = s.Store.Release(context.Background(), exclusive(key, h.ID), 0)
+		s.end(store.Ending{Ref: exclusive(key, h.ID)})
 	}
 }
 

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -110,83 +109,6 @@ func (s breakOnlyMarks) Break(ctx context.Context, r store.Ref, reason string, _
 	return s.Store.Break(ctx, r, reason, false)
 }
 
-type wordIgnored struct{ sound }
-
-func (s wordIgnored) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	c.Want = 0
-	return s.Store.Acquire(ctx, c)
-}
-
-type wordForever struct{ sound }
-
-func (s wordForever) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if c.Want > 0 {
-		c.Want = time.Hour
-	}
-	return s.Store.Acquire(ctx, c)
-}
-
-// hintBelieved refuses a claim because of the hint that the key is held.
-type hintBelieved struct{ sound }
-
-func (s hintBelieved) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if c.Held {
-		return store.Grant{}, &store.HeldError{Status: store.Status{Key: c.Key}}
-	}
-	return s.Store.Acquire(ctx, c)
-}
-
-// wordByKey keeps words outside of the records: it keeps only the last word, or, with
-// outlives, keeps words beyond the record's end.
-type wordByKey struct {
-	sound
-	outlives bool
-	mu       *sync.Mutex // protects until
-	until    map[string]time.Time
-}
-
-func newWordByKey(outlives bool) wordByKey {
-	return wordByKey{newSound(), outlives, new(sync.Mutex), make(map[string]time.Time)}
-}
-
-func (s wordByKey) wanted(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.until[key].After(time.Now())
-}
-
-func (s wordByKey) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	word := c.Want
-	c.Want = 0
-	g, err := s.Store.Acquire(ctx, c)
-	if word > 0 && (err != nil || s.outlives) {
-		s.mu.Lock()
-		s.until[c.Key] = time.Now().Add(word)
-		s.mu.Unlock()
-	}
-	g.Wanted = s.wanted(c.Key)
-	return g, err
-}
-
-func (s wordByKey) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	_, err := s.Store.Release(ctx, r, keep)
-	wanted := s.wanted(r.Key)
-	if !s.outlives {
-		s.mu.Lock()
-		delete(s.until, r.Key)
-		s.mu.Unlock()
-	}
-	return wanted, err
-}
-
-func (s wordByKey) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	all, err := s.Store.Look(ctx, keys)
-	for i := range all {
-		all[i].Wanted = s.wanted(all[i].Key)
-	}
-	return all, err
-}
-
 type contextIgnored struct{ sound }
 
 func (s contextIgnored) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
@@ -211,7 +133,7 @@ type grantBoundToItsContext struct{ sound }
 func (s grantBoundToItsContext) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	g, err := s.Store.Acquire(ctx, c)
 	if err == nil {
-		context.AfterFunc(ctx, func() { s.Store.Release(context.Background(), c.Ref, 0) })
+		context.AfterFunc(ctx, func() { s.end(store.Ending{Ref: c.Ref}) })
 	}
 	return g, err
 }

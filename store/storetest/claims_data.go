@@ -71,10 +71,12 @@ func ownerNoteAndReasonCanBeAnyText(e *env) {
 
 func returnedValuesBelongToTheCaller(e *env) {
 	h := e.hold(e.key("data"), long)
+	e.waits(e.claim(h.Key, long))
 	overwrite := func(all ...store.Status) {
-		if len(all) != 1 || len(all[0].Holders) != 1 {
-			e.Fatalf("want one holder: %+v", all)
+		if len(all) != 1 || len(all[0].Holders) != 1 || len(all[0].Line) != 1 {
+			e.Fatalf("want one holder, and one who waits: %+v", all)
 		}
+		all[0].Line[0] = store.Waiter{Owner: "overwritten"}
 		all[0].Holders[0] = store.Holder{ID: "overwritten", Owner: "overwritten", Broken: "overwritten"}
 	}
 	e.unchanged(h.Key, func() {

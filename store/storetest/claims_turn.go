@@ -193,8 +193,9 @@ func aWaiterThatIsSeenIsNotPassed(e *env) {
 		e.waits(b)
 	}
 	e.release(h.Ref)
+	e.unseen(a, store.PlaceFor-2*time.Second)
 	e.waits(b)
-	e.unseen(a, 2*store.PlaceFor)
+	e.unseen(a, 4*time.Second)
 	next := e.granted(e.anew(a))
 	e.release(next.Ref)
 	e.granted(e.anew(b))

@@ -150,7 +150,7 @@ func TestLandAppliesALateCallOnce(t *testing.T) {
 		synctest.Wait()
 		f.Land() // before the caller gives up
 		assert.Equal(t, "late", holderOf(t, f, "k"))
-		f.Store.Release(t.Context(), claimOf("k", "late").Ref, 0)
+		f.Store.Release(t.Context(), []store.Ending{{Ref: claimOf("k", "late").Ref}})
 		time.Sleep(time.Minute)
 		assert.Empty(t, holderOf(t, f, "k"), "the call was applied a second time")
 	})
@@ -170,8 +170,7 @@ func TestFaultsOfNextComeBeforeThoseOfUntil(t *testing.T) {
 	f.Next(0, answer(errors.New("never")))
 
 	release := func() error {
-		_, err := f.Release(t.Context(), claimOf("k", "id").Ref, 0)
-		return err
+		return f.Release(t.Context(), []store.Ending{{Ref: claimOf("k", "id").Ref}})[0].Err
 	}
 	for i, want := range []error{one, one, two, three, newer, newer} {
 		require.ErrorIs(t, release(), want, "release %d", i)
@@ -207,18 +206,19 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 		_, acquire := f.Acquire(ctx, c)
 		renew := f.Renew(ctx, []store.Renewal{{Ref: c.Ref, TTL: time.Minute}})
 		_, transfer := f.Transfer(ctx, c.Ref, claimOf("k", "to"))
-		_, release := f.Release(ctx, claimOf("k", "to").Ref, 0)
+		release := f.Release(ctx, []store.Ending{{Ref: claimOf("k", "to").Ref}})
+		_, leave := f.Leave(ctx, "k", "x:here:0", false)
 		_, undo := f.Undo(ctx, c.Ref, nil)
 		_, look := f.Look(ctx, []string{"k"})
 		errs := map[Op]error{
-			OpAcquire: acquire, OpRenew: renew[0].Err, OpTransfer: transfer, OpRelease: release,
+			OpAcquire: acquire, OpRenew: renew[0].Err, OpTransfer: transfer, OpRelease: release[0].Err, OpLeave: leave,
 			OpUndo: undo, OpBreak: f.Break(ctx, c.Ref, "why", true), OpLook: look,
 			OpNotify: f.Notify(ctx, store.Notice{}),
 		}
 		for _, err := range f.List(ctx, "") {
 			errs[OpList] = err
 		}
-		for _, err := range f.Watch(ctx) {
+		for _, err := range f.Watch(ctx, store.Audience{}) {
 			errs[OpWatch] = err
 			break
 		}
@@ -232,7 +232,7 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 	for op, err := range calls() {
 		assert.NotErrorIs(t, err, ErrFault, "%s after that", op)
 	}
-	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpTransfer, OpUndo, OpBreak, OpLook, OpNotify, OpWatch} {
+	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpLeave, OpTransfer, OpUndo, OpBreak, OpLook, OpNotify, OpWatch} {
 		assert.Equal(t, 2, f.Calls(op), "calls of %s", op)
 	}
 }
@@ -243,7 +243,7 @@ func TestDownEndsARunningWatchWithAnError(t *testing.T) {
 		var notices int
 		var last error
 		go func() {
-			for _, err := range f.Watch(t.Context()) {
+			for _, err := range f.Watch(t.Context(), store.Audience{}) {
 				if last = err; err == nil {
 					notices++
 				}
@@ -263,7 +263,7 @@ func TestAFaultyIsTheFeedOfTheStoreItWraps(t *testing.T) {
 	with, without := NewFaulty(memstore.New()), NewFaulty(struct{ store.Store }{})
 	assert.Same(t, with, store.FeedOf(with), "the feed is found past the faults")
 	assert.NotNil(t, with.Unwrap())
-	for _, err := range without.Watch(within(t, time.Second)) {
+	for _, err := range without.Watch(within(t, time.Second), store.Audience{}) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported, "watching a store without a feed")
 	}
 	assert.ErrorIs(t, without.Notify(t.Context(), store.Notice{}), errors.ErrUnsupported, "notifying a store without a feed")
