@@ -83,43 +83,6 @@ func ExampleStatus_Left() {
 	// Output: 30s
 }
 
-// A key can be free and reserved at once: its readers left, and a writer that waits
-// keeps new readers out.
-func ExampleStatus_Reserved() {
-	status := store.Status{Key: "catalogue", Now: time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)}
-	status.ExclusiveWantedUntil = status.Now.Add(10 * time.Second)
-	fmt.Println(status.Free(), status.Reserved())
-
-	status.Now = status.Now.Add(time.Minute)
-	fmt.Println(status.Free(), status.Reserved())
-	// Output:
-	// true true
-	// true false
-}
-
-// A waiting writer keeps readers out for as long as its claim's TTL, within bounds.
-// It leaves its word again before that is over; a writer that died does not.
-func ExampleClaim_Reserve() {
-	claim := store.Claim{Ref: store.Ref{Mode: store.Exclusive}, TTL: 20 * time.Second, Want: time.Hour}
-	fmt.Println(claim.Reserve())
-
-	claim.TTL = 365 * 24 * time.Hour
-	fmt.Println(claim.Reserve())
-
-	claim.Mode = store.Shared
-	fmt.Println(claim.Reserve())
-	// Output:
-	// 20s
-	// 30s
-	// 0s
-}
-
-// WithdrawerOf looks through wrappers, too.
-func ExampleWithdrawerOf() {
-	fmt.Println(store.WithdrawerOf(slow{memstore.New()}) != nil)
-	// Output: true
-}
-
 // SessionsOf finds the sessions of the innermost store.
 func ExampleSessionsOf() {
 	sessions := store.SessionsOf(slow{memstore.New()})

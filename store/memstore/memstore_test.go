@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -123,4 +124,50 @@ func pair(ctx context.Context, t testing.TB, s *memstore.Store, c store.Claim) {
 	if err := s.Release(ctx, []store.Ending{{Ref: c.Ref}})[0].Err; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Others' notices would fill the backlog of a watcher.
+func TestAWatcherHearsOnlyWhatIsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		var heard []store.Notice
+		go func() {
+			for n := range s.Watch(t.Context(), store.Audience{Address: "here", Topics: []string{"leader"}}) {
+				heard = append(heard, n)
+			}
+		}()
+		synctest.Wait()
+		mine, ofTopic := store.Notice{Topic: store.TopicLocks, To: "here"}, store.Notice{Topic: "leader"}
+		require.NoError(t, s.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, To: "there"}, mine,
+			store.Notice{Topic: "paths"}, ofTopic, store.Notice{Topic: "leader", To: "there"}))
+		synctest.Wait()
+		assert.Equal(t, []store.Notice{{}, mine, ofTopic}, heard)
+	})
+}
+
+// Dead waiters must not keep others out of the line while a holder stays for long.
+func TestAFullLineLosesThePlacesThatAreStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		holder := claim("k", "holder")
+		holder.TTL = time.Hour
+		_, err := s.Acquire(t.Context(), holder)
+		require.NoError(t, err)
+		join := func(id string) *store.HeldError {
+			c := claim("k", id)
+			c.Place = store.NewPlace(store.Exclusive, 1, "")
+			var held *store.HeldError
+			_, err := s.Acquire(t.Context(), c)
+			require.ErrorAs(t, err, &held)
+			return held
+		}
+		for i := range store.LineMost {
+			join(strconv.Itoa(i))
+		}
+		assert.Empty(t, join("late").Place)
+		time.Sleep(store.PlaceFor)
+		held := join("the next")
+		assert.NotEmpty(t, held.Place)
+		assert.Len(t, held.Line, 1)
+	})
 }

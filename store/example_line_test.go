@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// awaited is a free key for which two readers wait, then a writer, then a reader.
+func awaited() store.Status {
+	now := time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)
+	s := store.Status{Key: "catalogue", Now: now}
+	for i, mode := range []store.Mode{store.Shared, store.Shared, store.Exclusive, store.Shared} {
+		s.Line = append(s.Line, store.Waiter{Place: store.NewPlace(mode, 0, "here"), Owner: fmt.Sprint("host-", i), Since: now, Seen: now})
+	}
+	return s
+}
+
+// A claim that is refused and has a place waits. Until the first in line has had the key, or has
+// left, nobody else gets it.
+func ExampleClaim() {
+	ctx, s := context.Background(), memstore.New()
+	claim := func(id string) store.Claim {
+		return store.Claim{Ref: store.Ref{Key: "nightly-report", ID: id, Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: id}
+	}
+	_, err := s.Acquire(ctx, claim("holder"))
+	fmt.Println("holder:", err)
+	waiter := claim("waiter")
+	waiter.Place = store.NewPlace(store.Exclusive, 1, "")
+	_, err = s.Acquire(ctx, waiter)
+	fmt.Println("waiter:", errors.Is(err, store.ErrHeld))
+
+	ended := s.Release(ctx, []store.Ending{{Ref: claim("holder").Ref}})[0]
+	fmt.Println("who waits is known:", ended.Line[0] == waiter.Place)
+	_, err = s.Acquire(ctx, claim("somebody"))
+	fmt.Println("somebody:", err)
+	waiter.ID = "the waiter's next claim"
+	grant, err := s.Acquire(ctx, waiter)
+	fmt.Println("waiter:", err, len(grant.Line))
+	// Output:
+	// holder: <nil>
+	// waiter: true
+	// who waits is known: true
+	// somebody: mongolock: "nightly-report" is held, and another waits before
+	// waiter: <nil> 0
+}
+
+func ExampleNewPlace() {
+	place := store.NewPlace(store.Permits, 3, "Kq3fA9")
+	fmt.Println(place.Mode())
+	fmt.Println(place.Address())
+	// Output:
+	// permits 3
+	// Kq3fA9
+}
+
+// The readers before the first writer come together, in any order.
+func ExampleStatus_Turn() {
+	s := awaited()
+	for _, w := range s.Line {
+		fmt.Println(w.Owner, s.Turn(&store.Claim{Place: w.Place}))
+	}
+	fmt.Println("newcomer", s.Turn(&store.Claim{}))
+	// Output:
+	// host-0 true
+	// host-1 true
+	// host-2 false
+	// host-3 false
+	// newcomer false
+}
+
+// A writer passes a place whose waiter does not come.
+func ExampleStatus_Waiting() {
+	s := awaited()
+	s.Now = s.Now.Add(time.Minute)
+	s.Line[1].Seen = s.Now // the others were last seen a minute ago
+	fmt.Println(len(s.Waiting("", "")), s.Offered(s.Waiting("", "")))
+	fmt.Println(len(s.Waiting("", s.Line[0].Place)), s.Offered(s.Waiting("", s.Line[0].Place)))
+
+	s.Now = s.Now.Add(time.Minute)
+	fmt.Println(len(s.Waiting("", "")), s.Offered(s.Waiting("", "")))
+	// Output:
+	// 4 2
+	// 3 1
+	// 1 1
+}
+
+func ExampleHeldError_Ahead() {
+	s := awaited()
+	fmt.Println((&store.HeldError{Status: s, Place: s.Line[2].Place}).Ahead())
+	fmt.Println((&store.HeldError{Status: s}).Ahead())
+	// Output:
+	// 2
+	// 4
+}
+
+// A watcher hears what is sent to its address, and what its topics tell everybody.
+func ExampleAudience_Gets() {
+	of := store.Audience{Address: "Kq3fA9", Topics: []string{"leader"}}
+	fmt.Println(of.Gets(store.Notice{Topic: store.TopicLocks, To: "Kq3fA9"}))
+	fmt.Println(of.Gets(store.Notice{Topic: store.TopicLocks, To: "9Zb2Lm"}))
+	fmt.Println(of.Gets(store.Notice{Topic: "leader"}))
+	// Output:
+	// true
+	// false
+	// true
+}

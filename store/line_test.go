@@ -1,0 +1,107 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+func TestAPlaceOfAnotherShapeIsOfferedNothing(t *testing.T) {
+	now := time.Now()
+	for _, p := range []store.Place{"x", "x:", "x:here", "y:here:1", "xs:here:1", "p:here:1", "p0:here:1", "p-1:here:1", "p1.5:here:1"} {
+		mode, limit := p.Mode()
+		assert.Empty(t, mode, p)
+		assert.Zero(t, limit, p)
+		s := store.Status{Now: now, Line: []store.Waiter{{Place: p, Seen: now}}}
+		assert.Zero(t, s.Offered(s.Waiting("", "")), p)
+		assert.False(t, s.Turn(&store.Claim{}), "%q: a newcomer comes after it", p)
+	}
+}
+
+func TestAPlaceIsShort(t *testing.T) {
+	p := store.NewPlace(store.Permits, 1<<31-1, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq")
+	assert.LessOrEqual(t, len(p), 64)
+	assert.NotContains(t, p, ".")
+	assert.NotContains(t, p, "$")
+}
+
+// What is offered to a line depends on the live holders alone.
+func TestWhatIsOfferedToALine(t *testing.T) {
+	now := time.Now()
+	live, dead := now.Add(time.Second), now
+	for _, c := range []struct {
+		line    string // the modes of its places
+		mode    store.Mode
+		limit   int
+		holders []time.Time // when they end
+		offered int
+	}{
+		{line: "", offered: 0},
+		{line: "x x", offered: 1},
+		{line: "s s x s", offered: 2},
+		{line: "s s s", offered: 3},
+		{line: "p2 p2 p2", offered: 2},
+		{line: "p3 p2", offered: 1},
+		{line: "p3 s", offered: 1},
+		{line: "x", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
+		{line: "s", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
+		{line: "s s", mode: store.Exclusive, limit: 1, holders: []time.Time{dead}, offered: 2},
+		{line: "x s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
+		{line: "s s x", mode: store.Shared, holders: []time.Time{live, live}, offered: 2},
+		{line: "p2 s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
+		{line: "p2 s", mode: store.Shared, holders: []time.Time{dead}, offered: 1},
+		{line: "p3 p3 p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, dead}, offered: 1},
+		{line: "p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, live}, offered: 0},
+		{line: "p4", mode: store.Permits, limit: 3, holders: []time.Time{live}, offered: 0},
+		{line: "s", mode: store.Permits, limit: 3, holders: []time.Time{live}, offered: 0},
+	} {
+		s := store.Status{Now: now, Mode: c.mode, Limit: c.limit}
+		for _, end := range c.holders {
+			s.Holders = append(s.Holders, store.Holder{ExpireAt: end})
+		}
+		for i, mode := range strings.Fields(c.line) {
+			s.Line = append(s.Line, store.Waiter{Place: store.Place(fmt.Sprint(mode, ":here:", i)), Seen: now})
+		}
+		line := s.Waiting("", "")
+		assert.Equal(t, c.offered, s.Offered(line), "%+v", c)
+		for i, p := range line {
+			assert.Equal(t, i == 0 || i < c.offered, s.Turn(&store.Claim{Place: p}), "the turn of place %d of %+v", i, c)
+		}
+	}
+}
+
+// The own place is never stale, and a place that is passed does not count.
+func TestWhoCountsInALine(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		mode    store.Mode    // of a live holder; empty: the key is free
+		unseen  time.Duration // the writer in line
+		counted bool
+	}{
+		{"", store.PlaceFor - 1, true},
+		{"", store.PlaceFor, false},
+		{store.Exclusive, store.PlaceFor - 1, true},
+		{store.Exclusive, store.PlaceFor, false},
+		{store.Shared, store.ReserveFor - 1, true},
+		{store.Shared, store.ReserveFor, false},
+		{store.Permits, store.ReserveFor, false},
+	} {
+		writer, reader := store.NewPlace(store.Exclusive, 1, ""), store.NewPlace(store.Shared, 0, "")
+		s := store.Status{Now: now, Line: []store.Waiter{{Place: writer, Seen: now.Add(-c.unseen)}, {Place: reader, Seen: now.Add(-store.ReserveFor)}}}
+		if c.mode != "" {
+			s.Mode, s.Holders = c.mode, []store.Holder{{ExpireAt: now.Add(time.Second)}}
+		}
+		want := []store.Place{reader}
+		if c.counted {
+			want = []store.Place{writer, reader}
+		}
+		assert.Equal(t, want, s.Waiting("", ""), "%+v", c)
+		assert.Equal(t, []store.Place{writer, reader}, s.Waiting(writer, ""), "%+v", c)
+		assert.Equal(t, []store.Place{reader}, s.Waiting(reader, writer), "%+v", c)
+	}
+}
