@@ -144,30 +144,3 @@ func TestAWatcherHearsOnlyWhatIsForIt(t *testing.T) {
 		assert.Equal(t, []store.Notice{{}, mine, ofTopic}, heard)
 	})
 }
-
-// Dead waiters must not keep others out of the line while a holder stays for long.
-func TestAFullLineLosesThePlacesThatAreStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		holder := claim("k", "holder")
-		holder.TTL = time.Hour
-		_, err := s.Acquire(t.Context(), holder)
-		require.NoError(t, err)
-		join := func(id string) *store.HeldError {
-			c := claim("k", id)
-			c.Place = store.NewPlace(store.Exclusive, 1, "")
-			var held *store.HeldError
-			_, err := s.Acquire(t.Context(), c)
-			require.ErrorAs(t, err, &held)
-			return held
-		}
-		for i := range store.LineMost {
-			join(strconv.Itoa(i))
-		}
-		assert.Empty(t, join("late").Place)
-		time.Sleep(store.PlaceFor)
-		held := join("the next")
-		assert.NotEmpty(t, held.Place)
-		assert.Len(t, held.Line, 1)
-	})
-}

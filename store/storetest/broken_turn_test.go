@@ -29,6 +29,8 @@ var brokenTurns = []broken{
 		[]string{"AStalePlaceIsPassed", "AWriterAmongSharersIsStaleSooner", "AWaiterThatIsSeenIsNotPassed"}},
 	{"StalePlaceOfOnesOwn", func() store.Store { return placesFor{newSound(), store.PlaceFor} },
 		[]string{"AWaiterThatIsSeenIsNotPassed"}},
+	{"LineFullForEver", func() store.Store { return lineFullForEver{newSound()} },
+		[]string{"AFullLineLosesStalePlaces"}},
 	{"MismatchWaits", func() store.Store { return mismatchWaits{newSound()} },
 		[]string{"AMismatchLeavesNoPlace", "AnotherModeOrLimitIsAMismatch"}},
 }
@@ -123,6 +125,16 @@ func (s placesFor) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 		if status.Now.Sub(w.Seen) >= s.most {
 			_, _ = s.Store.Leave(ctx, c.Key, w.Place, false)
 		}
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+// lineFullForEver keeps the places of the dead until a grant.
+type lineFullForEver struct{ sound }
+
+func (s lineFullForEver) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if _, status := s.holder(c.Key); len(status.Line) >= store.LineMost && !stands(status, c.Place) {
+		return store.Grant{}, s.refusal(c)
 	}
 	return s.Store.Acquire(ctx, c)
 }

@@ -16,6 +16,7 @@ var turnClaims = []claim{
 	{"ARefusedClaimPassesNobody", aRefusedClaimPassesNobody},
 	{"AStalePlaceIsPassed", aStalePlaceIsPassed},
 	{"AWaiterThatIsSeenIsNotPassed", aWaiterThatIsSeenIsNotPassed},
+	{"AFullLineLosesStalePlaces", aFullLineLosesStalePlaces},
 }
 
 var sharedTurnClaims = []claim{
@@ -199,6 +200,21 @@ func aWaiterThatIsSeenIsNotPassed(e *env) {
 	next := e.granted(e.anew(a))
 	e.release(next.Ref)
 	e.granted(e.anew(b))
+}
+
+// aFullLineLosesStalePlaces: the dead keep nobody out of the line of a key that one holds for long.
+func aFullLineLosesStalePlaces(e *env) {
+	h := e.hold(e.key("awaited"), 10*long)
+	var line []store.Claim
+	for range store.LineMost {
+		line = append(line, e.waits(e.claim(h.Key, long)))
+	}
+	dead := line[5]
+	e.unseen(dead, store.PlaceFor+2*time.Second)
+	late := e.waits(e.claim(h.Key, long))
+	if status := e.look(h.Key); stands(status, dead.Place) || len(status.Line) > store.LineMost || status.Line[len(status.Line)-1].Place != late.Place {
+		e.Errorf("the line of %d: %+v", len(status.Line), status.Line)
+	}
 }
 
 func aWaitingWriterKeepsNewSharersOut(e *env) {
