@@ -50,11 +50,15 @@ func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed
 	return all
 }
 
-func (l *link) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if l.cut.Load() {
-		return false, errCut
+func (l *link) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	if !l.cut.Load() {
+		return l.Store.Release(ctx, batch)
 	}
-	return l.Store.Release(ctx, r, keep)
+	all := make([]store.Ended, len(batch))
+	for i := range all {
+		all[i].Err = errCut
+	}
+	return all
 }
 
 // noFeed hides a store's feed.

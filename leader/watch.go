@@ -70,7 +70,7 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		news := make(chan struct{}, 1)
-		feed := follow.New(ctx, feedOf(in), func(n store.Notice) {
+		feed := follow.New(ctx, feedOf(in), store.Audience{Topics: []string{Topic}}, func(n store.Notice) {
 			if n == (store.Notice{}) || n.Topic == Topic && n.Key == key {
 				hint(news)
 			}

@@ -97,7 +97,7 @@ func TestEventsOfAnotherProcessComeOnceAndInOrderOnMongo(t *testing.T) {
 	notices := make(chan store.Notice, 100)
 	if testserver.Has("capped") {
 		go func() {
-			for notice, err := range pathlock.FeedOf(storage).Watch(ctx) {
+			for notice, err := range pathlock.FeedOf(storage).Watch(ctx, store.Audience{}) {
 				if err == nil && notice != (store.Notice{}) {
 					notices <- notice
 				}

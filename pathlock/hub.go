@@ -36,7 +36,7 @@ type hub struct {
 
 func newHub(t *Tree, feed store.Feed) *hub {
 	h := &hub{tree: t, feed: feed, sleepers: make(map[chan struct{}]bool), closed: make(chan struct{})}
-	h.follower = follow.New(t.base, feed, h.heard, func(follow.Loss) { h.wake() }) // after a loss the sleepers poll
+	h.follower = follow.New(t.base, feed, store.Audience{Topics: []string{topicPaths}}, h.heard, func(follow.Loss) { h.wake() }) // after a loss the sleepers poll
 	h.follower.Linger = 0
 	return h
 }

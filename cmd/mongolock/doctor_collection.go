@@ -203,7 +203,7 @@ func (x *exam) wakeUps(ctx context.Context) []finding {
 func hear(ctx context.Context, feed store.Feed) (time.Duration, error) {
 	notice := store.Notice{Topic: "doctor", Key: "doctor", Kind: "tried"}
 	var sent time.Time
-	for n, err := range feed.Watch(ctx) {
+	for n, err := range feed.Watch(ctx, store.Audience{Topics: []string{notice.Topic}}) {
 		switch {
 		case err != nil:
 			return 0, err

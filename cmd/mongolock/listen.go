@@ -48,7 +48,7 @@ func newLookout(ctx context.Context, prefix string, every *time.Duration, wakes 
 	if every != nil {
 		l.every = *every
 	}
-	l.feed = follow.New(ctx, feed, l.heard, func(loss follow.Loss) {
+	l.feed = follow.New(ctx, feed, store.Audience{}, l.heard, func(loss follow.Loss) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.why = loss.Err
