@@ -36,8 +36,12 @@ func (s *countingStore) Renew(ctx context.Context, batch []store.Renewal) []stor
 	return s.counted().Renew(ctx, batch)
 }
 
-func (s *countingStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	return s.counted().Release(ctx, r, keep)
+func (s *countingStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	return s.counted().Release(ctx, batch)
+}
+
+func (s *countingStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	return s.counted().Leave(ctx, key, p, silent)
 }
 
 func (s *countingStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {

@@ -44,15 +44,15 @@ func newDistantStore(mem *memstore.Store) *distantStore {
 			travel()
 			return do()
 		}
-		h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+		h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
 			time.Sleep(time.Duration(f.late.Load())) // virtual: a slow network
 			travel()
 			defer travel()
-			wanted, err := do()
+			answer := do()
 			if f.lose.Load() {
-				return false, errNet
+				return store.Ended{Err: errNet}
 			}
-			return wanted, err
+			return answer
 		}
 	})
 	return f
@@ -67,9 +67,9 @@ func (f *distantStore) Notify(ctx context.Context, all ...store.Notice) error {
 	return f.mem.Notify(context.WithoutCancel(ctx), all...)
 }
 
-func (f *distantStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *distantStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
-		for n, err := range f.mem.Watch(ctx) {
+		for n, err := range f.mem.Watch(ctx, of) {
 			travel()
 			if n.Kind != "" && f.deaf.Load() {
 				continue
@@ -256,11 +256,11 @@ func TestAWaiterThatWasToldOfAReleaseThatFailedIsServedWhenItSucceeds(t *testing
 		took, _ := r.handOver(t, func() {
 			fails, until := errors.Join(store.ErrNotApplied, errNet), time.Now().Add(12*time.Second)
 			r.near.hook(func(h *hooks) {
-				h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+				h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
 					travel()
 					defer travel()
 					if time.Now().Before(until) {
-						return false, fails
+						return store.Ended{Err: fails}
 					}
 					served = time.Now()
 					return do()

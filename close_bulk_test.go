@@ -26,16 +26,15 @@ type linkStore struct {
 	bulk func(ctx context.Context, batch []store.Ending, do func([]store.Ending) []store.Ended) []store.Ended // nil: the trips
 }
 
-func (s *linkStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	if err := trip(ctx); err != nil {
-		return false, err
+func (s *linkStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	if len(batch) == 1 {
+		if err := trip(ctx); err != nil {
+			return []store.Ended{{Err: err}}
+		}
+		return s.hookedStore.Release(ctx, batch)
 	}
-	return s.hookedStore.Release(ctx, r, keep)
-}
-
-func (s *linkStore) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
 	s.called("release many")
-	do := func(batch []store.Ending) []store.Ended { return s.mem.ReleaseMany(context.WithoutCancel(ctx), batch) }
+	do := func(batch []store.Ending) []store.Ended { return s.mem.Release(context.WithoutCancel(ctx), batch) }
 	if s.bulk != nil {
 		return s.bulk(ctx, batch, do)
 	}
@@ -51,8 +50,8 @@ func (s *linkStore) Notify(ctx context.Context, all ...store.Notice) error {
 	return s.mem.Notify(ctx, all...)
 }
 
-func (s *linkStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
-	return s.mem.Watch(ctx)
+func (s *linkStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	return s.mem.Watch(ctx, of)
 }
 
 func trip(ctx context.Context) error {
@@ -65,9 +64,6 @@ func trip(ctx context.Context) error {
 }
 
 func newLinkStore() *linkStore { return &linkStore{hookedStore: newHookedStore(memstore.New())} }
-
-// A linkWithoutBulks is such a store whose holders are released one by one.
-type linkWithoutBulks struct{ store.Store }
 
 // hold takes n keys.
 func hold(t *testing.T, c *mongolock.Client, n int, opts ...mongolock.AcquireOption) []*mongolock.Lease {
@@ -111,23 +107,11 @@ func TestCloseFreesTenThousandKeysOverASlowLink(t *testing.T) {
 	}
 }
 
-// Without bulks the releases do not fit into the time of Close. This is what the test above
-// would see.
-func TestControlWithoutBulksCloseLeavesKeysTakenOverASlowLink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLinkStore()
-		c := newClient(t, linkWithoutBulks{s})
-		hold(t, c, 10_000, mongolock.TTL(time.Minute))
-		assert.Error(t, c.Close())
-		assert.Greater(t, s.taken(t), 5_000, "keys that are taken")
-	})
-}
-
 // releasesOfLost returns how many calls give back leases that were lost together.
-func releasesOfLost(t *testing.T, of func(*linkStore) store.Store) (calls int) {
+func releasesOfLost(t *testing.T) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
-		leases := hold(t, newClient(t, of(s)), 5_000)
+		leases := hold(t, newClient(t, s), 5_000)
 		renewalsFail(s.hookedStore, errNet)
 		for _, l := range leases {
 			<-l.Done()
@@ -140,14 +124,9 @@ func releasesOfLost(t *testing.T, of func(*linkStore) store.Store) (calls int) {
 }
 
 // A server that was too slow to renew them is too slow for one command for each. Four goroutines
-// give them back. Each begins with what was lost when it came to run, up to sixteen of them one by
-// one; what was lost meanwhile goes in five bulks.
+// give them back, in bulks. Each begins with what was lost when it came to run.
 func TestThousandsOfLostLeasesAreGivenBackInBulks(t *testing.T) {
-	assert.LessOrEqual(t, releasesOfLost(t, func(s *linkStore) store.Store { return s }), 4*16+5)
-}
-
-func TestControlWithoutBulksLostLeasesTakeACallEach(t *testing.T) {
-	assert.Equal(t, 5_000, releasesOfLost(t, func(s *linkStore) store.Store { return linkWithoutBulks{s} }))
+	assert.LessOrEqual(t, releasesOfLost(t), 4+5)
 }
 
 func TestCloseWakesTheWaitersOfABulkWithOneCall(t *testing.T) {
@@ -190,9 +169,9 @@ func TestCloseFreesTheOtherKeysWhileOneRecordIsBlocked(t *testing.T) {
 			return do(batch)
 		}
 		s.hook(func(h *hooks) {
-			h.release = func(ctx context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+			h.release = func(ctx context.Context, r store.Ref, do func() store.Ended) store.Ended {
 				if r.Key == "key-500" {
-					return false, untilDone(ctx)
+					return store.Ended{Err: untilDone(ctx)}
 				}
 				return do()
 			}
@@ -269,19 +248,6 @@ func TestABulkKeepsTheKeysThatMinHoldKeeps(t *testing.T) {
 		assert.Equal(t, 100, s.taken(t))
 		time.Sleep(time.Minute)
 		assert.Zero(t, s.taken(t))
-	})
-}
-
-// A few leases are released each with one trip; a bulk takes two.
-func TestAFewLeasesAreReleasedAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLinkStore()
-		c := newClient(t, s)
-		leases := hold(t, c, 16)
-		start := time.Now()
-		assert.NoError(t, mongolock.Leases(leases).Release())
-		tookBetween(t, start, linkTrip, linkTrip)
-		assert.Zero(t, s.count("release many"))
 	})
 }
 

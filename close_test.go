@@ -189,7 +189,7 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 		c := newClient(t, s)
 		acquire(t, c, "k")
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
 		})
 		time.AfterFunc(2*time.Second, func() { b.hook(func(h *hooks) { h.release = nil }) })
 		start := time.Now()

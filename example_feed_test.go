@@ -17,7 +17,7 @@ func ExampleClient_Feed() {
 		return
 	}
 	defer client.Close()
-	for notice, err := range client.Feed().Watch(context.Background()) {
+	for notice, err := range client.Feed().Watch(context.Background(), store.Audience{Topics: []string{"prices"}}) {
 		if notice == (store.Notice{}) { // the feed is live
 			_ = client.Feed().Notify(context.Background(), store.Notice{Topic: "prices", Key: "EUR", Kind: "changed"})
 			continue

@@ -140,7 +140,7 @@ func ExampleLeases_Release() {
 	// Output: <nil>
 }
 
-// Inspect shows all holders of a shared key, and whether a writer waits.
+// Inspect shows all holders of a shared key, and who waits for it.
 func ExampleClient_Inspect_shared() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -148,7 +148,7 @@ func ExampleClient_Inspect_shared() {
 	defer client.Close()
 	lease := mustAcquire(client, "catalogue", mongolock.Shared(), mongolock.Note("search"))
 	defer lease.Release()
-	waiting := store.Claim{Ref: store.Ref{Key: "catalogue", ID: "writer", Mode: store.Exclusive}, TTL: 1e9, Want: 1e9}
+	waiting := store.Claim{Ref: store.Ref{Key: "catalogue", ID: "writer", Mode: store.Exclusive}, TTL: 1e9, Place: store.NewPlace(store.Exclusive, 1, "")}
 	_, _ = s.Acquire(ctx, waiting)
 
 	status, err := client.Inspect(ctx, "catalogue")
@@ -159,8 +159,11 @@ func ExampleClient_Inspect_shared() {
 	for _, holder := range status.Holders {
 		fmt.Println(status.Mode, "by", holder.Owner, "for", holder.Note)
 	}
-	fmt.Println("a writer waits:", status.Reserved())
+	for _, waiter := range status.Line {
+		mode, _ := waiter.Place.Mode()
+		fmt.Println(mode, "wanted")
+	}
 	// Output:
 	// shared by host-a/17 for search
-	// a writer waits: true
+	// exclusive wanted
 }

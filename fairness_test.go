@@ -109,7 +109,7 @@ func newSlowStore(mem *memstore.Store, least time.Duration) *hookedStore {
 			defer trip()
 			return do()
 		}
-		h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+		h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
 			trip()
 			defer trip()
 			return do()

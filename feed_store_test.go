@@ -32,7 +32,7 @@ func (f *breakableFeed) Notify(ctx context.Context, all ...store.Notice) error {
 	return f.mem.Notify(ctx, all...)
 }
 
-func (f *breakableFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *breakableFeed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		f.mu.Lock()
 		broken, cut := f.broken, f.cut
@@ -51,7 +51,7 @@ func (f *breakableFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error
 			case <-ctx.Done():
 			}
 		}()
-		for n := range f.mem.Watch(ctx) {
+		for n := range f.mem.Watch(ctx, of) {
 			if !yield(n, nil) {
 				return
 			}
@@ -90,7 +90,7 @@ func (f *flappingFeed) Notify(ctx context.Context, all ...store.Notice) error {
 	return f.mem.Notify(ctx, all...)
 }
 
-func (f *flappingFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *flappingFeed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		f.watched.Add(1)
 		if !yield(store.Notice{}, nil) {
@@ -120,7 +120,7 @@ func (u *announceOnlyStore) Notify(ctx context.Context, all ...store.Notice) err
 	return u.feed.Notify(ctx, all...)
 }
 
-func (u *announceOnlyStore) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (u *announceOnlyStore) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		u.watched++
 		yield(store.Notice{}, errors.ErrUnsupported)
@@ -140,6 +140,6 @@ func (r *refusingFeed) Notify(ctx context.Context, all ...store.Notice) error {
 	return r.mem.Notify(ctx, all...)
 }
 
-func (r *refusingFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
-	return r.mem.Watch(ctx)
+func (r *refusingFeed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	return r.mem.Watch(ctx, of)
 }

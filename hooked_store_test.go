@@ -29,7 +29,7 @@ type hookedStore struct {
 type hooks struct {
 	acquire  func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error)
 	renew    func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed
-	release  func(ctx context.Context, r store.Ref, do func() (bool, error)) (bool, error)
+	release  func(ctx context.Context, r store.Ref, do func() store.Ended) store.Ended // for each of a batch
 	transfer func(ctx context.Context, to store.Claim, do func() (store.Grant, error)) (store.Grant, error)
 	undo     func(ctx context.Context, claim store.Ref, do func() (bool, error)) (bool, error)
 	look     func(ctx context.Context, keys []string, do func() ([]store.Status, error)) ([]store.Status, error)
@@ -95,12 +95,16 @@ func (b *hookedStore) Renew(ctx context.Context, batch []store.Renewal) []store.
 	return do()
 }
 
-func (b *hookedStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	do := func() (bool, error) { return b.Store.Release(context.WithoutCancel(ctx), r, keep) }
-	if h := b.called("release").release; h != nil {
-		return h(ctx, r, do)
+func (b *hookedStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	h := b.called("release").release
+	if h == nil {
+		return b.Store.Release(context.WithoutCancel(ctx), batch)
 	}
-	return do()
+	answers := make([]store.Ended, len(batch))
+	for i, e := range batch {
+		answers[i] = h(ctx, e.Ref, func() store.Ended { return b.Store.Release(context.WithoutCancel(ctx), []store.Ending{e})[0] })
+	}
+	return answers
 }
 
 func (b *hookedStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
@@ -179,8 +183,8 @@ func allHang(b *hookedStore) {
 		h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
 			return allFail(batch, untilDone(ctx))
 		}
-		h.release = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) {
-			return false, untilDone(ctx)
+		h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
+			return store.Ended{Err: untilDone(ctx)}
 		}
 		h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 			return store.Grant{}, untilDone(ctx)

@@ -176,9 +176,9 @@ func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 		require.NoError(t, err)
 		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+			h.release = func(_ context.Context, r store.Ref, do func() store.Ended) store.Ended {
 				if r.Key == "a" {
-					return false, errNet
+					return store.Ended{Err: errNet}
 				}
 				return do()
 			}
@@ -200,9 +200,9 @@ func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
 		time.AfterFunc(time.Second, func() {
 			b.mem.Delete("a") // so the lease of "a" is lost
 			b.hook(func(h *hooks) {
-				h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+				h.release = func(_ context.Context, r store.Ref, do func() store.Ended) store.Ended {
 					if r.Key == "b" {
-						return false, errNet
+						return store.Ended{Err: errNet}
 					}
 					return do()
 				}

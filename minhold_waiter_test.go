@@ -25,10 +25,10 @@ func (f lateFeed) Notify(ctx context.Context, all ...store.Notice) error {
 	return f.mem.Notify(ctx, all...)
 }
 
-func (f lateFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f lateFeed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		time.Sleep(f.live)
-		f.mem.Watch(ctx)(yield)
+		f.mem.Watch(ctx, of)(yield)
 	}
 }
 

@@ -258,20 +258,20 @@ func (q *queue) othersWait(now monotonic.Moment) bool {
 
 // sawLine remembers who waited when h was released, before forget wakes this client's waiters.
 func (c *Client) sawLine(h *holding, e store.Ended) {
-	if len(e.Line) == 0 && len(h.waiting()) == 0 {
-		return
-	}
-	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.queue.others, h.queue.othersAt = e.Line, now
+	if q := h.queue; len(e.Line) > 0 || q.others != nil {
+		q.others, q.othersAt = e.Line, c.clock.Now()
+	}
 }
 
 // nowOffered returns the notices after a release: to those whose turn it is.
 func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	n := 0
 	switch {
-	case e.Err != nil || len(e.Line) == 0 || h.keep() > 0:
+	case e.Err != nil || len(e.Line) == 0:
+	case h.keep() > 0: // the first looks when the key is free now
+		return offers(h.ref.Key, append([]store.Place{""}, e.Line[0]), 1)
 	case e.Left == 0:
 		n = store.Status{}.Offered(e.Line)
 	case h.terms.mode == store.Permits:

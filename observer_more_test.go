@@ -41,9 +41,9 @@ func (s *opRecorder) Renew(ctx context.Context, batch []store.Renewal) []store.R
 	return s.countingStore.Renew(ctx, batch)
 }
 
-func (s *opRecorder) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+func (s *opRecorder) Release(ctx context.Context, batch []store.Ending) []store.Ended {
 	s.release = ctx.Value(observedKey{})
-	return s.countingStore.Release(ctx, r, keep)
+	return s.countingStore.Release(ctx, batch)
 }
 
 func (s *opRecorder) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {

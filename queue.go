@@ -79,6 +79,7 @@ func (c *Client) join(ctx context.Context, key string, t *terms, patience monoto
 func (c *Client) stand(q *queue) {
 	t := q.head.terms
 	q.view = line.View{Mode: t.mode, Limit: t.limit, Place: c.placeFor(t), Seen: q.view.Seen}
+	q.view.Look()
 }
 
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are

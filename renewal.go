@@ -114,6 +114,10 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	h.mu.Lock()
 	close(h.renewing)
 	h.renewing = nil
+	if len(answer.Line) > 0 {
+		h.line, h.wanted = answer.Line, true
+	}
+	free := h.wanted && h.lease == nil
 	held := h.err == nil && !h.over(now)
 	first, l := false, h.lease
 	var due monotonic.Moment
@@ -128,6 +132,9 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	}
 	under := h.member.under
 	h.mu.Unlock()
+	if free {
+		h.freeIdle()
+	}
 	switch cause := verdict(answer.Err); {
 	case cause != nil:
 		next.Tell = h.finish(cause)

@@ -77,7 +77,7 @@ func deadlineUnderSlowReplies(t *testing.T) string {
 			defer time.Sleep(4 * time.Second)
 			return do()
 		}
-		h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
 	})
 	l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second), mongolock.NoRenewal())
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
@@ -90,7 +90,7 @@ func marginAgainst(t *testing.T, margin time.Duration) string {
 	l := acquire(t, newClient(t, b, mongolock.WithMargin(margin)), "k")
 	renewalsFail(b, errNet)
 	b.hook(func(h *hooks) {
-		h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
 	})
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
 	return toldInTime(l, rival, 0)
@@ -103,7 +103,7 @@ func lateRelease(t *testing.T, byKey bool) string {
 	l := acquire(t, newClient(t, b), "k")
 	renewalsFail(b, errNet)
 	b.hook(func(h *hooks) {
-		h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+		h.release = func(_ context.Context, r store.Ref, do func() store.Ended) store.Ended {
 			time.Sleep(2 * time.Second)
 			if byKey {
 				b.mem.Delete(r.Key)

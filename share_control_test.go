@@ -12,22 +12,24 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A wordIgnoringStore lets readers join although a writer waits.
-type wordIgnoringStore struct{ *memstore.Store }
+// A lineIgnoringStore lets readers join although a writer waits.
+type lineIgnoringStore struct{ *memstore.Store }
 
-func (s wordIgnoringStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s lineIgnoringStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if c.Mode != store.Exclusive {
 		all, _ := s.Look(ctx, []string{c.Key})
-		_ = s.Withdraw(ctx, c.Key, all[0].ExclusiveWantedUntil)
+		for _, w := range all[0].Line {
+			_, _ = s.Leave(ctx, c.Key, w.Place, false)
+		}
 	}
 	return s.Store.Acquire(ctx, c)
 }
 
-// This controls TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut: if readers ignore
-// the writer's word, they do keep it out.
-func TestControlReadersThatIgnoreTheWordKeepAWriterOut(t *testing.T) {
+// This controls TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut: if readers ignore the
+// line, they do keep it out.
+func TestControlReadersThatIgnoreTheLineKeepAWriterOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := wordIgnoringStore{memstore.New()}
+		s := lineIgnoringStore{memstore.New()}
 		stop := streamOfReaders(t, s, 4*time.Second)
 		defer stop()
 		time.Sleep(10*time.Second + 700*time.Millisecond)

@@ -26,7 +26,9 @@ func TestStatsCountLeasesFromGrantToRelease(t *testing.T) {
 		assert.Equal(t, 3, stats.Held)
 		assert.Zero(t, stats.Unreleased)
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errors.New("down") }
+			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended {
+				return store.Ended{Err: errors.New("down")}
+			}
 		})
 		assert.Error(t, leases[0].Release())
 		stats = client.Stats()
@@ -130,7 +132,7 @@ type brokenFeedStore struct{ *countingStore }
 
 func (brokenFeedStore) Notify(context.Context, ...store.Notice) error { return nil }
 
-func (brokenFeedStore) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (brokenFeedStore) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.New("down")) }
 }
 

@@ -34,11 +34,6 @@ func (s *bulkStore) AcquireMany(ctx context.Context, batch []store.Claim) []stor
 	return do()
 }
 
-func (s *bulkStore) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
-	s.called("release many")
-	return s.mem.ReleaseMany(context.WithoutCancel(ctx), batch)
-}
-
 func allClaimed(batch []store.Claim, err error) []store.Claimed {
 	answers := make([]store.Claimed, len(batch))
 	for i := range answers {
@@ -61,22 +56,7 @@ func TestAcquireAllClaimsIdleKeysWithOneCall(t *testing.T) {
 		time.Sleep(time.Hour) // virtual: many renewals
 		assert.NoError(t, all.Err(), "they are renewed")
 		assert.NoError(t, all.Release())
-		assert.Equal(t, 1, s.count("release many"))
-		assert.Zero(t, s.count("release"))
-	})
-}
-
-func TestLeasesThatCannotBeReleasedUnseenAreReleasedAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newBulkStore()
-		c := newClient(t, s)
-		all := mongolock.Leases{
-			acquire(t, c, "shared", mongolock.Shared()), acquire(t, c, "kept", mongolock.MinHold(time.Hour)),
-			acquire(t, c, "a"), acquire(t, c, "b"),
-		}
-		require.NoError(t, all.Release())
-		assert.Equal(t, 1, s.count("release many"), "a and b")
-		assert.Equal(t, 2, s.count("release"), "shared, kept")
+		assert.Equal(t, 1, s.count("release"))
 	})
 }
 
@@ -108,7 +88,7 @@ func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
 		}()
 		synctest.Wait()
 		assert.Equal(t, 1, s.count("acquire many"))
-		assert.Equal(t, 1, s.count("release many"))
+		assert.Equal(t, 1, s.count("release"))
 		mustBeHeld(t, s.mem, "a")
 		mustBeFree(t, s.mem, "c")
 		mustBeFree(t, s.mem, "d")

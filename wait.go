@@ -166,7 +166,7 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	case errors.As(err, &held):
 		w.refused, w.fault = true, nil
 		c.watchFor(q)
-		q.view.Refused(&held.Status, now)
+		q.view.Refused(&held.Status, m.now, now)
 		c.watch.AskFor(&held.Status)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:

@@ -56,10 +56,11 @@ type View struct {
 
 	Seen *store.Status // by the last claim or read; nil: none was answered yet
 
-	turn  bool             // it is our turn, as far as is known: ask at once
-	look  bool             // something changed: ask at once
-	askAt monotonic.Moment // otherwise ask then
-	least monotonic.Moment // but not before this: the last claim failed
+	turn            bool             // it is our turn, as far as is known: ask at once
+	look            bool             // something changed: ask at once
+	keep, keepAmong monotonic.Moment // then a claim keeps the place, or a writer's among sharers
+	askAt           monotonic.Moment // otherwise ask then
+	least           monotonic.Moment // but not before this: the last claim failed
 
 	told   monotonic.Moment // when a notice offered the key; zero: none did since the last grant or refusal
 	tries  int              // claims since then
@@ -72,12 +73,13 @@ type View struct {
 	next  monotonic.Moment // when a notice said that we come next; zero: none did
 }
 
-// Refused takes in the refusal of a claim: the key as it was then.
-func (v *View) Refused(s *store.Status, now monotonic.Moment) {
+// Refused takes in the refusal of a claim that was sent at sent: the key as it was then.
+func (v *View) Refused(s *store.Status, sent, now monotonic.Moment) {
 	v.faults, v.least, v.Joined = nil, 0, true
+	v.keep, v.keepAmong = now.Add(backoff.Jitter(refresh)), now.Add(backoff.Jitter(refreshAmong))
 	v.see(s, now)
 	switch {
-	case v.told != 0 && v.tooEarly(s, now):
+	case v.told != 0 && now.Sub(v.told) < earlyMost && heldFor(s) >= sent.Sub(v.told):
 		v.askAt, v.turn = now.Add(early<<v.tries), false
 		v.tries++
 		return
@@ -177,12 +179,15 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 
 // plan says when to ask, given what is seen.
 func (v *View) plan(s *store.Status, now monotonic.Moment) {
-	at := now.Add(backoff.Jitter(refresh))
+	at, among := v.keep, s.Mode != store.Exclusive && !s.Free()
 	switch {
 	case !v.In:
 		at = now.Add(backoff.Jitter(outside))
-	case v.Mode == store.Exclusive && s.Mode != store.Exclusive && !s.Free():
-		at = now.Add(backoff.Jitter(refreshAmong))
+	case among && v.Mode == store.Exclusive:
+		at = v.keepAmong
+	case among && v.index > 0: // if the writer before us died, it does not keep us out for long
+		i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return !s.Stale(w) })
+		at = min(at, now.Add(s.Line[i].Seen.Add(store.ReserveFor).Sub(s.Now)+again))
 	}
 	opens := now.Add(term.Drifted(v.opens(s)))
 	switch {
@@ -210,13 +215,15 @@ func (v *View) isTurn(s *store.Status) bool {
 	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Place: v.Place})
 }
 
-// tooEarly reports whether a claim that a notice caused found a holder from before the notice,
-// which is about to leave.
-func (v *View) tooEarly(s *store.Status, now monotonic.Moment) bool {
-	since := now.Sub(v.told)
-	return since < earlyMost && slices.ContainsFunc(s.Holders, func(h store.Holder) bool {
-		return s.Live(h) && s.Now.Sub(h.Since) > since
-	})
+// heldFor returns for how long the oldest live holder has the key. If it may have had it when a
+// notice came, it is about to leave: the notice came before the release.
+func heldFor(s *store.Status) (d time.Duration) {
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			d = max(d, s.Now.Sub(h.Since))
+		}
+	}
+	return d
 }
 
 // opens returns how long it takes until holders leave if none renews or leaves before.

@@ -69,7 +69,7 @@ func (s *script) event(words []string) {
 		mode, limit := store.Place(mark(words[1]) + "::").Mode()
 		s.view = line.View{Mode: mode, Limit: limit, Place: place(mark(words[1])+":me", mode)}
 	case "refused":
-		s.view.Refused(s.status(words[1:]), s.now)
+		s.view.Refused(s.status(words[1:]), s.now.Add(-time.Millisecond), s.now)
 	case "read":
 		s.view.Read(s.status(words[1:]), s.now)
 	case "failed":

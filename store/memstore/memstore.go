@@ -109,14 +109,14 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	defer s.mu.Unlock()
 	now := s.clock()
 	for i, r := range batch {
-		_, h, err := s.live(ctx, r.Ref, now)
+		rec, h, err := s.live(ctx, r.Ref, now)
 		if err != nil {
 			answers[i].Err = err
 			continue
 		}
 		s.enter(h, r, now)
 		h.expireAt = later(h.expireAt, now.Add(r.TTL))
-		answers[i].Left = r.TTL
+		answers[i].Left, answers[i].Line = r.TTL, rec.places()
 	}
 	return answers
 }
