@@ -134,8 +134,8 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			continue
 		}
 		answers[i].Line = rec.places()
-		if until := h.since.Add(e.Keep); e.Keep > 0 && until.After(s.clock()) {
-			h.released, h.expireAt, h.session = true, until, nil
+		if e.Keep > 0 && h.since.Add(e.Keep).After(s.clock()) {
+			h.released, h.expireAt, h.session = true, h.since.Add(e.Keep), nil
 		} else {
 			s.drop(e.Key, rec, e.ID)
 		}
