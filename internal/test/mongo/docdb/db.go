@@ -61,9 +61,10 @@ type session struct {
 
 // A cursor is a tailable cursor on a capped collection.
 type cursor struct {
-	ns   string
-	next int // how many documents come before it, dropped ones included
-	wait time.Duration
+	ns     string
+	filter bson.D
+	next   int // how many documents come before it, dropped ones included
+	wait   time.Duration
 }
 
 // Len returns how many writes the log has.

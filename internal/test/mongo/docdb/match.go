@@ -2,6 +2,7 @@ package docdb
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -217,12 +218,16 @@ func truth(v any) bool {
 
 // equalities adds the fields whose values a filter states: an upsert writes them.
 func equalities(filter bson.D, into bson.D) (bson.D, error) {
+	var stated []string
+	return inferred(filter, into, &stated)
+}
+
+func inferred(filter bson.D, into bson.D, stated *[]string) (_ bson.D, err error) {
 	for _, e := range filter {
 		value := e.Value
 		if e.Key == "$and" {
 			for _, part := range e.Value.(bson.A) {
-				var err error
-				if into, err = equalities(part.(bson.D), into); err != nil {
+				if into, err = inferred(part.(bson.D), into, stated); err != nil {
 					return nil, err
 				}
 			}
@@ -237,9 +242,15 @@ func equalities(filter bson.D, into bson.D) (bson.D, error) {
 			}
 			value = d[0].Value
 		}
-		var err error
-		if into, err = with(into, e.Key, value); err != nil {
+		within := func(path string) bool {
+			return strings.HasPrefix(e.Key+".", path+".") || strings.HasPrefix(path, e.Key+".")
+		}
+		if slices.ContainsFunc(*stated, within) {
 			return nil, failure{54, fmt.Sprintf("cannot infer query fields to set, path %q is matched twice", e.Key)} // NotSingleValueField
+		}
+		*stated = append(*stated, e.Key)
+		if into, err = with(into, e.Key, value); err != nil {
+			return nil, err
 		}
 	}
 	return into, nil

@@ -15,7 +15,7 @@ func (db *DB) find(c Command) (bson.D, error) {
 	coll := db.colls[c.NS()]
 	filter := field[bson.D](c.Body, "filter")
 	if field[bool](c.Body, "tailable") {
-		return db.tail(c, coll)
+		return db.tail(c, coll, filter)
 	}
 	found := []bson.D{}
 	if coll != nil {
@@ -90,7 +90,10 @@ func batched(name string, id int64, ns string, batch bson.A) bson.D {
 	}}}
 }
 
-func (db *DB) tail(c Command, coll *coll) (bson.D, error) {
+func (db *DB) tail(c Command, coll *coll, filter bson.D) (bson.D, error) {
+	if _, err := matches(nil, filter); err != nil {
+		return nil, err
+	}
 	switch {
 	case coll == nil:
 		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
@@ -100,16 +103,18 @@ func (db *DB) tail(c Command, coll *coll) (bson.D, error) {
 		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
 	}
 	db.lastID++
-	cur := &cursor{ns: c.NS(), wait: defaultAwait}
+	cur := &cursor{ns: c.NS(), filter: filter, wait: defaultAwait}
 	db.cursors[db.lastID] = cur
 	return batched("firstBatch", db.lastID, c.NS(), cur.read(coll)), nil
 }
 
-// read returns the documents after the cursor, and moves it to the end.
+// read returns the documents after the cursor that its filter matches, and moves it to the end.
 func (cur *cursor) read(c *coll) bson.A {
 	batch := bson.A{}
 	for _, d := range c.docs[max(cur.next-c.gone, 0):] {
-		batch = append(batch, d)
+		if is, _ := matches(d, cur.filter); is { // the filter was tried when the cursor was opened
+			batch = append(batch, d)
+		}
 	}
 	cur.next = c.gone + len(c.docs)
 	return batch

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -166,7 +167,7 @@ func randomCommand(d *rand.Rand) bson.D {
 	}
 	return bson.D{
 		{Key: "findAndModify", Value: "c"}, {Key: "query", Value: randomFilter(d)}, {Key: "update", Value: randomUpdate(d)},
-		{Key: "new", Value: d.IntN(3) > 0}, {Key: "upsert", Value: d.IntN(3) == 0},
+		{Key: "new", Value: d.IntN(3) > 0}, {Key: "upsert", Value: d.IntN(3) == 0}, {Key: "fields", Value: pick(d, bson.D{}, bson.D{{Key: "holders", Value: 0}})},
 	}
 }
 
@@ -196,14 +197,13 @@ func randomFilter(d *rand.Rand) bson.D {
 	f := bson.D{{Key: "_id", Value: randomKey(d)}}
 	for range d.IntN(3) {
 		path := pick(d, "expireAt", "holders.x.expireAt", "holders.y.expireAt", "holders.x", "mongolock", "rev", "under")
-		if f[len(f)-1].Key == path || len(f) > 2 && f[1].Key == path {
-			continue
-		}
+		more := bson.E{Key: path, Value: randomCondition(d)}
 		if path == "under" {
-			f = append(f, bson.E{Key: path, Value: pick[any](d, bson.D{{Key: "$in", Value: bson.A{2, 3}}}, bson.D{{Key: "$exists", Value: true}})})
-			continue
+			more = randomOfArray(d)
 		}
-		f = append(f, bson.E{Key: path, Value: randomCondition(d)})
+		if !slices.ContainsFunc(f, func(e bson.E) bool { return e.Key == more.Key }) {
+			f = append(f, more)
+		}
 	}
 	if d.IntN(6) == 0 { // each holder ran out, or was written under another election
 		return append(f[:1], bson.E{Key: "$or", Value: bson.A{
@@ -218,6 +218,20 @@ func randomFilter(d *rand.Rand) bson.D {
 		}})
 	}
 	return f
+}
+
+// randomOfArray returns a condition such as those on a line of waiters.
+func randomOfArray(d *rand.Rand) bson.E {
+	return pick(d,
+		bson.E{Key: "under", Value: bson.D{{Key: "$in", Value: bson.A{2, 3}}}},
+		bson.E{Key: "under", Value: bson.D{{Key: "$exists", Value: true}}},
+		bson.E{Key: "under", Value: bson.D{{Key: "$ne", Value: 1}}},
+		bson.E{Key: "under", Value: bson.A{1}},
+		bson.E{Key: "under", Value: 1},
+		bson.E{Key: "under.0", Value: d.IntN(3)},
+		bson.E{Key: "under.1", Value: bson.D{{Key: "$exists", Value: d.IntN(2) == 0}}},
+		bson.E{Key: "holders", Value: bson.D{}},
+	)
 }
 
 func randomCondition(d *rand.Rand) any {
@@ -248,8 +262,13 @@ func randomUpdate(d *rand.Rand) bson.D {
 	if d.IntN(4) == 0 {
 		u = append(u, bson.E{Key: "$inc", Value: bson.D{{Key: "limit", Value: 1}}})
 	}
-	if d.IntN(4) == 0 {
-		u = append(u, bson.E{Key: "$push", Value: bson.D{{Key: "under", Value: d.IntN(4)}}})
+	switch under := d.IntN(4); d.IntN(12) {
+	case 0, 1:
+		u = append(u, bson.E{Key: "$push", Value: bson.D{{Key: "under", Value: under}}})
+	case 2:
+		u = append(u, bson.E{Key: "$pull", Value: bson.D{{Key: "under", Value: under}}})
+	case 3:
+		u = append(u, bson.E{Key: "$pullAll", Value: bson.D{{Key: "under", Value: bson.A{under, 1}}}})
 	}
 	if len(u) == 0 || d.IntN(2) == 0 {
 		u = append(u, bson.E{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}})

@@ -106,13 +106,8 @@ func modified(d bson.D, op string, f bson.E, s stamps) (bson.D, error) {
 			return d, nil
 		}
 		return with(d, f.Key, append(slices.Clone(all), f.Value))
-	case "$pullAll":
-		all, _ := old.(bson.A)
-		gone, _ := f.Value.(bson.A)
-		left := slices.DeleteFunc(slices.Clone(all), func(v any) bool {
-			return slices.ContainsFunc(gone, func(g any) bool { return compare(v, g) == 0 })
-		})
-		return with(d, f.Key, left)
+	case "$pull", "$pullAll":
+		return pulled(d, op, f)
 	case "$inc":
 		sum, err := sum(old, there, f)
 		if err != nil {
@@ -130,6 +125,30 @@ func modified(d bson.D, op string, f bson.E, s stamps) (bson.D, error) {
 		return with(d, f.Key, date(s.now))
 	}
 	return nil, failure{9, "unknown modifier: " + op}
+}
+
+// pulled takes values out of an array. A $pull by a condition is refused.
+func pulled(d bson.D, op string, f bson.E) (bson.D, error) {
+	gone := bson.A{f.Value}
+	if op == "$pullAll" {
+		var ok bool
+		if gone, ok = f.Value.(bson.A); !ok {
+			return nil, badValue("$pullAll needs an array")
+		}
+	} else if _, is := f.Value.(bson.D); is {
+		return nil, badValue("$pull by a condition")
+	}
+	old, there := get(d, f.Key)
+	if !there {
+		return d, nil
+	}
+	all, ok := old.(bson.A)
+	if !ok {
+		return nil, badValue("the field %s must be an array", f.Key)
+	}
+	return with(d, f.Key, slices.DeleteFunc(slices.Clone(all), func(v any) bool {
+		return slices.ContainsFunc(gone, func(g any) bool { return compare(v, g) == 0 })
+	}))
 }
 
 func sum(old any, there bool, f bson.E) (any, error) {

@@ -123,7 +123,7 @@ type image struct {
 	removed  bool
 }
 
-func (i image) reply() bson.D {
+func (i image) reply(fields bson.D) bson.D {
 	last := bson.D{{Key: "n", Value: int32(0)}}
 	switch {
 	case i.removed:
@@ -137,14 +137,15 @@ func (i image) reply() bson.D {
 	}
 	var value any
 	if i.value != nil {
-		value = i.value
+		value = projected(i.value, fields)
 	}
 	return bson.D{{Key: "lastErrorObject", Value: last}, {Key: "value", Value: value}}
 }
 
 func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (bson.D, error), error) {
+	fields := field[bson.D](c.Body, "fields")
 	if e, ok := db.done(c, 0); ok {
-		return e.image.(image).reply(), nil, nil
+		return e.image.(image).reply(fields), nil, nil
 	}
 	query := field[bson.D](c.Body, "query")
 	if err := conflicts(field[bson.D](c.Body, "update")); err != nil {
@@ -160,7 +161,7 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 		}
 		i := image{value: old, removed: true}
 		db.write(now, c.entry(0, old, nil, i))
-		return i.reply(), nil, nil
+		return i.reply(fields), nil, nil
 	}
 	update, ok := mustGet(c.Body, "update").(bson.D)
 	if !ok {
@@ -181,10 +182,10 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 			}
 			db.write(now, e)
 		}
-		return i.reply(), nil, nil
+		return i.reply(fields), nil, nil
 	}
 	if !field[bool](c.Body, "upsert") {
-		return image{}.reply(), nil, nil
+		return image{}.reply(nil), nil, nil
 	}
 	next, err := db.built(query, update, now)
 	if err != nil {
@@ -216,7 +217,7 @@ func (db *DB) upserted(c Command, next bson.D, now time.Time) (bson.D, error) {
 	if err := db.add(c.entry(0, nil, next, i), now); err != nil {
 		return duplicateDetails(i.upserted), err
 	}
-	return i.reply(), nil
+	return i.reply(field[bson.D](c.Body, "fields")), nil
 }
 
 func mustGet(d bson.D, path string) any {

@@ -67,7 +67,7 @@ func TestFeaturesThatTheDatabaseLacksAreRefusedByName(t *testing.T) {
 			"unknown operator: $regex":         func() error { return coll.FindOne(ctx, bson.M{"n": bson.M{"$regex": "a"}}).Err() },
 			"unknown top level operator: $nor": func() error { return coll.FindOne(ctx, bson.M{"$nor": bson.A{bson.M{"n": 7}}}).Err() },
 			"$expr needs an array":             func() error { return coll.FindOne(ctx, bson.M{"$expr": bson.M{"$eq": bson.A{1, 1}}}).Err() },
-			"unknown modifier: $pull":          func() error { _, err := coll.UpdateByID(ctx, "a", bson.M{"$pull": bson.M{"n": 1}}); return err },
+			"unknown modifier: $pop":           func() error { _, err := coll.UpdateByID(ctx, "a", bson.M{"$pop": bson.M{"n": 1}}); return err },
 			"find with skip":                   func() error { return coll.FindOne(ctx, bson.M{}, options.FindOne().SetSkip(1)).Err() },
 			"find with collation": func() error {
 				return coll.FindOne(ctx, bson.M{}, options.FindOne().SetCollation(&options.Collation{Locale: "de"})).Err()
@@ -120,6 +120,27 @@ func TestAReaderOfACappedCollectionHearsOfAnInsertAtOnce(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { _, _ = log.InsertOne(context.Background(), bson.M{"_id": 2}) })
 		require.True(t, cursor.Next(t.Context()))
 		assert.Equal(t, time.Minute, time.Since(began))
+		require.NoError(t, cursor.Close(t.Context()))
+	})
+}
+
+func TestAReaderOfACappedCollectionSleepsOnThroughWhatItsFilterLeavesOut(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, _ *memmongo.Link, coll *mongo.Collection) {
+		require.NoError(t, coll.Database().CreateCollection(t.Context(), "log", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<16)))
+		log := coll.Database().Collection("log")
+		_, err := log.InsertOne(t.Context(), bson.M{"_id": 1, "to": "b"})
+		require.NoError(t, err)
+		filter := bson.M{"$or": bson.A{bson.M{"to": "a"}, bson.M{"topic": bson.M{"$in": bson.A{"x"}}, "to": ""}}}
+		cursor, err := log.Find(t.Context(), filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Hour))
+		require.NoError(t, err)
+		began := time.Now()
+		for i, to := range []bson.M{{"to": "b"}, {"to": ""}, {"to": "", "topic": "y"}, {"to": "b", "topic": "x"}, {"to": "", "topic": "x"}, {"to": "a"}} {
+			time.AfterFunc(time.Duration(i+1)*time.Minute, func() { _, _ = log.InsertOne(context.Background(), to) })
+		}
+		for _, after := range []time.Duration{5 * time.Minute, 6 * time.Minute} {
+			require.True(t, cursor.TryNext(t.Context()), "with one getMore: %v", cursor.Err())
+			assert.Equal(t, after, time.Since(began))
+		}
 		require.NoError(t, cursor.Close(t.Context()))
 	})
 }
