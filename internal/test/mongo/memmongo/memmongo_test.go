@@ -133,6 +133,7 @@ func TestAReaderOfACappedCollectionSleepsOnThroughWhatItsFilterLeavesOut(t *test
 		filter := bson.M{"$or": bson.A{bson.M{"to": "a"}, bson.M{"topic": bson.M{"$in": bson.A{"x"}}, "to": ""}}}
 		cursor, err := log.Find(t.Context(), filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Hour))
 		require.NoError(t, err)
+		require.False(t, cursor.TryNext(t.Context()), "there is nothing yet")
 		began := time.Now()
 		for i, to := range []bson.M{{"to": "b"}, {"to": ""}, {"to": "", "topic": "y"}, {"to": "b", "topic": "x"}, {"to": "", "topic": "x"}, {"to": "a"}} {
 			time.AfterFunc(time.Duration(i+1)*time.Minute, func() { _, _ = log.InsertOne(context.Background(), to) })
