@@ -1,7 +1,8 @@
-// Package mongofeed carries wake-ups (hints that a key may be free) between the processes that
-// use one collection. They go through a small capped collection beside the locks, which a
-// tailable cursor reads (docs/design.md §4.8). A lost wake-up costs a waiter only time. So it
-// is written with w: 1, and read from wherever the cursor stands.
+// Package mongofeed carries notices (hints that a key may be worth a look) between the processes
+// that use one collection. They go through a small capped collection beside the locks, which a
+// tailable cursor reads (docs/design.md §4.8). The server leaves out the notices that are not for
+// the reader. A lost notice costs a waiter only time. So it is written with w: 1, and read from
+// wherever the cursor stands.
 package mongofeed
 
 import (
@@ -24,7 +25,7 @@ import (
 
 const (
 	suffix   = ".wake"
-	size     = 64 << 10         // some 600 notices; a reader that falls behind reads all its keys
+	size     = 256 << 10        // some 1,200 notices; a reader that falls behind reads all its keys
 	slack    = 10 * time.Second // the time beyond Await that a read of the cursor gets
 	trust    = time.Minute      // how long the collection is assumed to be there and capped
 	mostMade = 10               // how often in a row it may turn out uncapped
@@ -34,6 +35,8 @@ const (
 	fieldTopic = "topic"
 	fieldKey   = "key"
 	fieldKind  = "kind"
+	fieldTo    = "to"
+	fieldPlace = "place"
 
 	kindSeed = "seed" // a cursor on an empty capped collection is dead at once
 )
@@ -95,21 +98,41 @@ func (f *Feed) isCapped(ctx context.Context) (bool, error) {
 }
 
 func document(n store.Notice) bson.D {
-	return bson.D{
+	d := bson.D{
 		{Key: fieldMark, Value: shape},
 		{Key: fieldTopic, Value: n.Topic},
 		{Key: fieldKey, Value: n.Key},
 		{Key: fieldKind, Value: n.Kind},
+		{Key: fieldTo, Value: n.To},
 	}
+	if n.Place != "" {
+		d = append(d, bson.E{Key: fieldPlace, Value: string(n.Place)})
+	}
+	return d
+}
+
+// forAudience returns the filter of the notices for an audience.
+func forAudience(of store.Audience) bson.D {
+	own := bson.D{{Key: fieldTo, Value: of.Address}}
+	all := bson.D{{Key: fieldTopic, Value: bson.D{{Key: "$in", Value: of.Topics}}}, {Key: fieldTo, Value: ""}}
+	switch {
+	case of.Address == "" && len(of.Topics) == 0:
+		return bson.D{}
+	case len(of.Topics) == 0:
+		return own
+	case of.Address == "":
+		return all
+	}
+	return bson.D{{Key: "$or", Value: bson.A{own, all}}}
 }
 
 // Watch reads the collection from its end, and makes it if it is missing. The empty notice
 // comes when the cursor stands at the end: the reads that it asks for cover what was written
 // before.
-func (f *Feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *Feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		ctx := mongobase.Bare(ctx)
-		cursor, err := f.ready(ctx)
+		cursor, err := f.ready(ctx, forAudience(of))
 		if err != nil {
 			yield(store.Notice{}, err)
 			return
@@ -174,10 +197,13 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()
 	n.Key, _ = raw.Lookup(fieldKey).StringValueOK()
 	n.Kind, _ = raw.Lookup(fieldKind).StringValueOK()
+	n.To, _ = raw.Lookup(fieldTo).StringValueOK()
+	place, _ := raw.Lookup(fieldPlace).StringValueOK()
+	n.Place = store.Place(place)
 	return n, n.Topic != "" && n.Kind != kindSeed
 }
 
-func (f *Feed) ready(ctx context.Context) (*mongo.Cursor, error) {
+func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
 	if _, err := f.base.Read(ctx); err != nil { // this also finds out which server it is
@@ -188,7 +214,7 @@ func (f *Feed) ready(ctx context.Context) (*mongo.Cursor, error) {
 			return nil, err
 		}
 	}
-	return f.open(ctx)
+	return f.open(ctx, filter)
 }
 
 // refuseFerret returns an error for FerretDB. Its version 1 has tailable cursors, but they are
@@ -209,17 +235,17 @@ func (f *Feed) refuseFerret(ctx context.Context) error {
 }
 
 // open puts a cursor at the end of the collection.
-func (f *Feed) open(ctx context.Context) (*mongo.Cursor, error) {
+func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)
 	}
-	cursor, err := f.tail(ctx)
+	cursor, err := f.tail(ctx, filter)
 	if err != nil { // it may have been dropped since, and made again by an insert: then it is worth another try
 		state, again := f.look(ctx)
 		if again != nil || state != capped {
 			return nil, err
 		}
-		if cursor, err = f.tail(ctx); err != nil {
+		if cursor, err = f.tail(ctx, filter); err != nil {
 			return nil, noFeed(err)
 		}
 	}
@@ -234,7 +260,7 @@ func (f *Feed) open(ctx context.Context) (*mongo.Cursor, error) {
 	}
 }
 
-func (f *Feed) tail(ctx context.Context) (*mongo.Cursor, error) {
+func (f *Feed) tail(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	f.base.Count(mongobase.Find)
-	return f.coll.Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+	return f.coll.Find(ctx, filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 }

@@ -13,7 +13,8 @@ import (
 // A document in the collection of wake-ups is a notice of ours or is ignored.
 func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 	for _, d := range []bson.D{
-		document(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
+		document(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: "a", Place: "x:a:1"}),
+		document(store.Notice{Topic: "jobs", Key: "k", Kind: "changed"}),
 		document(store.Notice{Kind: kindSeed}),
 		{{Key: fieldMark, Value: int64(1)}, {Key: fieldTopic, Value: 7}, {Key: fieldKey, Value: bson.D{}}},
 		{{Key: fieldMark, Value: 2}, {Key: fieldTopic, Value: store.TopicLocks}},
