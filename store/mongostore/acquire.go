@@ -15,13 +15,13 @@ import (
 // A claim is one claim on its way through the commands of its attempt.
 type claim struct {
 	*mongolease.Claim
-	worded bool // it has left its word: the mark which says that a process waits
+	stands bool // the line was joined, or the place in it refreshed; once is enough
 	pruned bool // it has tried to remove old sessions from the document; once is enough
 }
 
 // Acquire claims a key with one upsert, which inserts the document. If the key has a document
-// already, the unique index on _id refuses the upsert. Then the store reads that document, and
-// takes the key over if its holders are over.
+// already, the unique index on _id refuses the upsert. Then the claim joins the line, if it
+// waits, or reads the document; and takes the key over if its holders are over.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
@@ -30,9 +30,9 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 		return store.Grant{}, mongoerr.NotApplied(err)
 	}
 	return s.steps.Try(ctx, c, func(within context.Context, begun *mongolease.Claim) (g store.Grant, err error) {
-		claim := &claim{Claim: begun}
+		claim := s.claim(begun)
 		if c.Mode == store.Exclusive {
-			g, err = s.steps.Acquire(within, begun, contender{s, claim})
+			g, err = s.acquire(within, claim)
 		} else {
 			g, err = s.share(within, claim)
 		}
@@ -43,16 +43,83 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	})
 }
 
-// A contender is a claim with the commands of this store.
-type contender struct {
-	*Store
-	c *claim
+func (s *Store) claim(begun *mongolease.Claim) *claim {
+	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
+		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
+		return removed.Record.Status(begun.Key, s.base.Present()), err
+	}
+	return &claim{Claim: begun}
 }
 
-func (k contender) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
-	t := k.tenure(k.c)
-	image, err := k.insert(ctx, k.c, k.c.document(t), t)
-	return image, t, err
+// acquire claims a key for one holder. A key that is offered to the claim is taken without a
+// look. One that is known to be held, or awaited, is not asked for before a look.
+func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
+	if c.Offered && c.Place != "" {
+		image, t, err := s.takeOffer(ctx, c)
+		if err != nil || image.Found() {
+			return s.steps.Answer(ctx, c.Claim, image, t, err)
+		}
+		c.Attempt.Answered(image.Reply, true)
+		c.InLine = true
+	}
+	if c.Held || c.InLine {
+		image, err := s.steps.Stand(ctx, c.Claim, ours(c.Key), s.looking(c))
+		switch {
+		case err != nil:
+			return store.Grant{}, c.Attempt.NotApplied(err)
+		case image.Found():
+			return s.contest(ctx, c, image)
+		}
+	}
+	t := s.tenure(c)
+	image, err := s.insert(ctx, c, c.document(t), t)
+	if mongoerr.ClassOf(err) != mongoerr.DuplicateID {
+		return s.steps.Answer(ctx, c.Claim, image, t, err)
+	}
+	c.Attempt.Answered(image.Reply, true)
+	if image, err = s.obstacle(ctx, c); err != nil {
+		return store.Grant{}, err
+	}
+	return s.contest(ctx, c, image)
+}
+
+// contest takes a key over if no holder is live any more, and it is the claim's turn.
+func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant, error) {
+	still, out, err := s.steps.Contest(ctx, c.Claim, image)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	taken, t, err := s.takeOver(ctx, c, image.Record, still, out)
+	if err != nil || taken.Found() {
+		return s.steps.Answer(ctx, c.Claim, taken, t, err)
+	}
+	c.Attempt.Answered(taken.Reply, true) // lost to a quicker claim
+	if image, err = s.obstacle(ctx, c); err != nil {
+		return store.Grant{}, err
+	}
+	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
+}
+
+// obstacle returns the document that has refused the claim. An error is the claim's answer.
+func (s *Store) obstacle(ctx context.Context, c *claim) (reply, error) {
+	image, err := s.steps.Obstacle(ctx, c.Claim, ours(c.Key), s.looking(c))
+	switch {
+	case err != nil:
+		return image, c.Attempt.NotApplied(err)
+	case !image.Found():
+		return image, s.steps.Settle(ctx, c.Claim, s.absent(c.Key))
+	}
+	return image, nil
+}
+
+func (s *Store) looking(c *claim) func(context.Context) (reply, error) {
+	return func(ctx context.Context) (reply, error) { return s.find(ctx, c.Key) }
+}
+
+// absent answers a claim whose key has become free: "held", with a status that makes the engine
+// ask again at once.
+func (s *Store) absent(key string) error {
+	return &store.HeldError{Status: record{}.Status(key, s.base.Present())}
 }
 
 // insert sends the upsert of a claim. Its filter names a revision that only the document which
@@ -61,47 +128,53 @@ func (s *Store) insert(ctx context.Context, c *claim, update bson.D, t mongoleas
 	return s.write(ctx, mongolease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, mongobase.Upsert)
 }
 
-// Refused: the upsert met the unique index on _id.
-func (contender) Refused(_ reply, err error) bool {
-	return mongoerr.ClassOf(err) == mongoerr.DuplicateID
+// takeOffer takes a key that nobody holds, by the claim's place alone: while that is the first
+// in line, or comes after none but the one that it passes, nobody else is granted the key.
+func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
+	before := []store.Place{c.Place}
+	if c.Pass != "" {
+		before = []store.Place{c.Pass, c.Place}
+	}
+	filter := ours(c.Key, unheld)
+	for n, p := range before {
+		filter = append(filter, lock.At(n, p))
+	}
+	t := s.tenure(c)
+	update := joined(withRev(c.document(t), t.Rev), lock.Without(before...).Unset(fieldSession, fieldSessions))
+	image, err := s.write(ctx, mongolease.Offer, c, filter, update, withoutWaits)
+	return image, t, err
 }
 
-// TakeOver takes over a key whose holders are over. Its filter names the revision that was seen
+// takeOver takes over a key whose holders are over. Its filter names the revision that was seen
 // and the beat of each holder that it drops. A renewal does not change rev, so the filter must
-// not match a holder that was renewed since, left, or came under a session.
-func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
+// not match a holder that was renewed since, left, or came under a session. Nor does a waiter
+// change it: the filter names those in line before the claim.
+func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bson.E, out mongobase.Change) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
 	for _, h := range seen.Holders {
 		named = append(named, holder(h.ID).Still(h))
 	}
-	named = append(named, seen.under()...)
-	t := k.tenure(k.c)
-	update := withRev(k.c.document(t), t.Rev)
+	named = append(append(named, seen.under()...), still...)
+	t := s.tenure(c)
+	update := joined(withRev(c.document(t), t.Rev), out)
 	if seen.session != "" {
 		update = bson.D(mongobase.Change(update).Unset(fieldSession))
 	}
-	image, err := k.write(ctx, mongolease.TakeOver, k.c, ours(k.c.Key, named...), update, mongobase.After)
+	image, err := s.write(ctx, mongolease.TakeOver, c, ours(c.Key, named...), update, mongobase.After)
 	return image, t, err
 }
 
-func (k contender) Word(ctx context.Context) (reply, error) {
-	return k.leaveWord(ctx, k.c)
+// joined returns an update with the operators of another one.
+func joined(update bson.D, more mongobase.Change) bson.D {
+	u := mongobase.Change(update)
+	for _, o := range more {
+		u = u.Add(o.Key, o.Value.(bson.D)...)
+	}
+	return bson.D(u)
 }
 
-func (k contender) Look(ctx context.Context) (reply, error) { return k.find(ctx, k.c.Key) }
-
-func (k contender) CleanUp(ctx context.Context) (wanted bool, err error) {
-	removed, err := k.cleanUp(ctx, k.c.Ref, nil, k.c.Attempt.Rev)
-	return removed.Record.Wanted(k.base.Present()), err
-}
-
-func (contender) Missed() error { return nil }
-
-// Absent answers a claim whose key has become free: "held", with a status that makes the engine
-// ask again at once.
-func (k contender) Absent(error) error {
-	return &store.HeldError{Status: record{}.Status(k.c.Key, k.base.Present())}
-}
+// withoutWaits leaves out of an after-image what is told of those who wait.
+var withoutWaits = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: mongolease.FieldWaits, Value: 0}})
 
 // write sends the update of a claim. It reads no more of the after-image than a grant
 // needs.
@@ -133,40 +206,4 @@ func (s *Store) tenure(c *claim) mongolease.Tenure {
 // withRev returns an update that also writes the revision.
 func withRev(update bson.D, rev int64) bson.D {
 	return bson.D(mongobase.Change(update).Set(fieldRev, rev))
-}
-
-// leaveWord writes into the document that a process waits, if the claim says so, and the
-// server's time. The document's at is then a sample, and the claim's session has moved on. A
-// claim of an exclusive lease on a key that others share also leaves a writer's word.
-func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
-	if c.Reserve() <= 0 {
-		return s.word(ctx, c, false)
-	}
-	guess := s.joins.expected(c.Key, s.base.Clock.Now())
-	if guess {
-		if image, err := s.word(ctx, c, true); err != nil || image.Found() {
-			return image, err
-		}
-	}
-	image, err := s.word(ctx, c, false)
-	if seen := &image.Record; err != nil || !image.Found() || guess || seen.Foreign() != nil || seen.mode == store.Exclusive || len(seen.Holders) == 0 {
-		return image, err
-	}
-	s.joins.saw(c.Key, s.base.Clock.Now(), true)
-	if again, err := s.word(ctx, c, true); err != nil || again.Found() {
-		return again, err
-	}
-	return image, nil
-}
-
-// word sends the command of leaveWord. A writer's word goes only into a document that others
-// share: among exclusive holders it would keep readers out for no purpose.
-func (s *Store) word(ctx context.Context, c *claim, writer bool) (reply, error) {
-	if !writer {
-		return s.steps.LeaveWord(ctx, c.Claim, ours(c.Key))
-	}
-	_, until := s.base.Now().Expiry(c.Reserve())
-	return s.steps.LeaveWord(ctx, c.Claim,
-		ours(c.Key, bson.E{Key: fieldMode, Value: bson.D{{Key: "$ne", Value: string(store.Exclusive)}}}),
-		bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})
 }

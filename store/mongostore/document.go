@@ -18,15 +18,14 @@ import (
 
 // The fields of the document, docs/design.md §3.
 const (
-	fieldMark            = "mongolock"
-	fieldMode            = "mode"
-	fieldLimit           = "limit"
-	fieldHolders         = "holders"
-	fieldExpireAt        = "expireAt"
-	fieldRev             = "rev"
-	fieldAt              = mongolease.FieldAt
-	fieldWanted          = mongolease.FieldWanted
-	fieldExclusiveWanted = "exclusiveWantedUntil"
+	fieldMark     = "mongolock"
+	fieldMode     = "mode"
+	fieldLimit    = "limit"
+	fieldHolders  = "holders"
+	fieldExpireAt = "expireAt"
+	fieldRev      = "rev"
+	fieldAt       = mongolease.FieldAt
+	fieldLine     = mongolease.FieldLine
 
 	// The fields of a holder.
 	fieldBeat     = mongolease.FieldBeat
@@ -47,19 +46,18 @@ type record struct {
 	key  string
 	size int // in bytes
 
-	mode            store.Mode
-	limit           int
-	rev             int64
-	expireAt        time.Time
-	exclusiveWanted time.Time
-	sessions        []string // the sessions that its holders are or were under, if they share it
-	session         string   // the session that its holder is under, if it is exclusive
+	mode     store.Mode
+	limit    int
+	rev      int64
+	expireAt time.Time
+	sessions []string // the sessions that its holders are or were under, if they share it
+	session  string   // the session that its holder is under, if it is exclusive
 }
 
 // readRecord reads a document of any shape, in one pass.
 func readRecord(raw bson.Raw) record {
 	r := record{size: len(raw)}
-	var mark, holders bson.RawValue
+	var mark, holders, line, waits bson.RawValue
 	var hasMode, hasRev, hasEnd bool
 	elements, err := raw.Elements()
 	for _, e := range elements {
@@ -83,10 +81,10 @@ func readRecord(raw bson.Raw) record {
 			r.rev, hasRev = v.AsInt64OK()
 		case fieldAt:
 			r.At, _ = mongobase.Time(v)
-		case fieldWanted:
-			r.WantedUntil, _ = mongobase.Time(v)
-		case fieldExclusiveWanted:
-			r.exclusiveWanted, _ = mongobase.Time(v)
+		case fieldLine:
+			line = v
+		case mongolease.FieldWaits:
+			waits = v
 		case fieldSession:
 			r.session, _ = v.StringValueOK()
 		case fieldSessions:
@@ -109,6 +107,10 @@ func readRecord(raw bson.Raw) record {
 	case err != nil || !r.readHolders(holders):
 		return r.malformed(raw, fieldHolders)
 	}
+	var hasLine bool
+	if r.Line, hasLine = mongolease.ReadLine(line, waits); !hasLine {
+		return r.malformed(raw, fieldLine)
+	}
 	if r.mode == store.Exclusive {
 		for i := range r.Holders {
 			r.Holders[i].Session = r.session
@@ -123,17 +125,11 @@ func keyOf(e bson.RawElement) []byte {
 	return key
 }
 
-// readWords reads only the words of a document that is ours.
-func readWords(raw bson.Raw) (r record) {
-	r.WantedUntil, _ = mongobase.Time(raw.Lookup(fieldWanted))
-	r.exclusiveWanted, _ = mongobase.Time(raw.Lookup(fieldExclusiveWanted))
-	return r
-}
-
 // readGrant reads, from the after-image of a claim's own update, only what the claim did not
-// write itself: that the claim is there, the server's time, and the words.
+// write itself: that the claim is there, the server's time, and who waits.
 func readGrant(raw bson.Raw, id string) record {
-	r := readWords(raw)
+	var r record
+	r.Line, _ = mongolease.ReadLine(raw.Lookup(fieldLine), bson.RawValue{})
 	r.At, _ = mongobase.Time(raw.Lookup(fieldAt))
 	if _, err := raw.LookupErr(fieldHolders, id); err == nil && mongobase.Is(raw.Lookup(fieldMark), shape) {
 		r.Holders = []mongolease.Holder{{Holder: store.Holder{ID: id}}}
@@ -194,23 +190,8 @@ func (r record) Foreign() error {
 	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.Stranger)
 }
 
-func (r record) Wanted(now time.Time) bool {
-	return r.WantedUntil.After(now) || r.exclusiveWanted.After(now)
-}
-
-// Worded asks for at least half of the time that the claim wanted. For a claim of an exclusive
-// lease on a shared key it asks for a writer's word as well.
-func (r record) Worded(c store.Claim, now time.Time) bool {
-	writer := c.Mode != store.Exclusive || r.mode == store.Exclusive || r.exclusiveWanted.After(now.Add(c.Reserve()/2))
-	return r.Wanted(now.Add(c.Want/2)) && writer
-}
-
 func (r record) Status(key string, now time.Time) store.Status {
-	s := r.Seen(key, r.mode, r.limit, r.Wanted(now), now)
-	if r.mode != store.Exclusive {
-		s.ExclusiveWantedUntil = r.exclusiveWanted
-	}
-	return s
+	return r.Seen(key, r.mode, r.limit, now)
 }
 
 // ours returns the filter of this library's document under a key. It names the mark: without
@@ -243,7 +224,16 @@ func newRev() int64 {
 // written twice, would name two documents.
 var moveRev = bson.E{Key: "$inc", Value: bson.D{{Key: fieldRev, Value: int64(1)}}}
 
+// lock is the path of the fields of a lock, which are the document's.
+const lock = mongolease.Fields("")
+
+// unheld is the condition that a key has no holder, and unawaited that nobody waits for it.
+var (
+	unheld    = bson.E{Key: fieldHolders, Value: bson.D{}}
+	unawaited = lock.Unawaited()
+)
+
 // exclusively is the condition of a document in exclusive mode.
 var exclusively = inMode(store.Exclusive)
 
-var stampAt = mongolease.Fields("").Timed()
+var stampAt = lock.Timed()

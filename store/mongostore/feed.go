@@ -19,10 +19,12 @@ func (s *Store) Notify(ctx context.Context, all ...store.Notice) error {
 	return s.feed.Notify(ctx, all...)
 }
 
-// Watch yields the notices that are sent from now on.
-func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] { return s.feed.Watch(ctx) }
+// Watch yields the notices for an audience that are sent from now on.
+func (s *Store) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	return s.feed.Watch(ctx, of)
+}
 
-// FeedOn returns the feed by which stores on coll wake each other, for other programs' notices
+// FeedOn returns the feed by which stores on coll tell each other, for other programs' notices
 // between processes, under topics of their own. They go through a small capped collection
 // beside coll. It sends nothing yet.
 func FeedOn(coll *mongo.Collection) (store.Feed, error) {

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"slices"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -24,10 +23,6 @@ func (layout) Named(string) []bson.E { return []bson.E{{Key: fieldMark, Value: s
 
 func (l layout) Holds(id string) []bson.E {
 	return append(l.Named(id), exists(fieldHolders+"."+id))
-}
-
-func (layout) Unworded(now time.Time) []bson.E {
-	return []bson.E{mongolease.NotAfter(fieldWanted, now), mongolease.NotAfter(fieldExclusiveWanted, now)}
 }
 
 func (layout) Read(document bson.Raw) record { return readRecord(document) }

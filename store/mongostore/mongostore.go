@@ -126,9 +126,9 @@ func (s *Store) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 // A reply is the image that one command answered.
 type reply = mongolease.Image[record]
 
-// remove deletes one document, and returns the words that were left in it.
+// remove deletes one document. Nothing is left of it, and nobody was in line.
 func (s *Store) remove(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
-	return s.steps.Remove(ctx, what, coll, filter, readWords)
+	return s.steps.Remove(ctx, what, coll, filter, func(bson.Raw) record { return record{} })
 }
 
 // find reads the document of a key, whoever made it.

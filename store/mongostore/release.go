@@ -2,48 +2,52 @@ package mongostore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Release deletes the document of an exclusive holder. The before-image tells whether a process
-// waits. A holder in another mode leaves the document.
-func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
-	if err := knownMode(r.Mode); err != nil {
-		return false, err
+// Release releases one holder with one command in most cases, and many as a bulk.
+func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	if len(batch) != 1 {
+		return s.releaseMany(ctx, batch)
 	}
-	return s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
-		rest, err := s.steps.Stays(ctx, r, keep)
+	e := batch[0]
+	if err := knownMode(e.Mode); err != nil {
+		return []store.Ended{{Err: err}}
+	}
+	coll := s.steps.Gently(e.ID)
+	return []store.Ended{s.steps.Release(ctx, e.Ref, func(ctx context.Context) (reply, error) {
+		rest, err := s.steps.Stays(ctx, e.Ref, e.Keep)
 		switch {
 		case err != nil:
 			return reply{}, err
 		case rest == 0:
-			return s.releaseNow(ctx, r)
+			return s.releaseNow(ctx, e, coll)
 		}
-		return s.releaseLater(ctx, r, rest)
-	}, s.explainLeave)
+		return s.releaseLater(ctx, e.Ref, rest)
+	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })}
 }
 
-func (s *Store) releaseNow(ctx context.Context, r store.Ref) (reply, error) {
-	if r.Mode != store.Exclusive {
-		return s.leave(ctx, r, s.steps.Gently(r.ID))
+// releaseNow deletes the document of an exclusive holder, if nobody is in line; that is a guess,
+// unless somebody is known to be. Any other holder leaves the document.
+func (s *Store) releaseNow(ctx context.Context, e store.Ending, coll *mongo.Collection) (reply, error) {
+	filter := append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...)
+	if e.Mode != store.Exclusive {
+		return s.drop(ctx, mongolease.Leave, e.Ref, filter, coll)
 	}
-	return s.remove(ctx, mongolease.Release, s.steps.Gently(r.ID), append(bson.D{{Key: "_id", Value: r.Key}}, held(r)...))
-}
-
-// explainLeave tells why a release found no holder. In shared and permits mode it may be the
-// second attempt, after a first one that was cut short; then it finishes what the first began.
-func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
-	image, err := s.finish(ctx, r, s.steps.Gently(r.ID))
-	if err != nil {
-		return err
+	if !e.Line {
+		if image, err := s.remove(ctx, mongolease.Release, coll, append(slices.Clip(filter), unawaited)); err != nil || image.Found() {
+			return image, err
+		}
 	}
-	return mongolease.Why(image, r.ID)
+	return s.drop(ctx, mongolease.Release, e.Ref, filter, coll)
 }
 
 // releaseLater is the release under MinHold: the holder stays with a mark, so that it can no
@@ -78,9 +82,9 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
 		switch {
 		case now && r.Mode != store.Exclusive:
-			return s.leave(ctx, r, s.base.Durable)
+			return s.drop(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), s.base.Durable)
 		case now:
-			image, err := s.steps.Remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively), readRecord)
+			image, err := s.breakNow(ctx, r, append(filter, exclusively))
 			return s.broke(ctx, image, err, r.ID, reason)
 		}
 		image, err := s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
@@ -90,4 +94,17 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		}, mongobase.After)
 		return s.broke(ctx, image, err, r.ID, reason)
 	})
+}
+
+// breakNow removes an exclusive holder, and returns what the document was.
+func (s *Store) breakNow(ctx context.Context, r store.Ref, filter bson.D) (reply, error) {
+	image, err := s.steps.Remove(ctx, mongolease.Break, s.base.Durable, append(slices.Clip(filter), unawaited), readRecord)
+	if err != nil || image.Found() {
+		return image, err
+	}
+	image, err = s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, s.dropping(r), mongobase.Before)
+	if err == nil && image.Found() && len(image.Record.Line) == 0 { // they have left since
+		_, _ = s.remove(ctx, mongolease.Last, s.base.Durable, ours(r.Key, unheld, unawaited))
+	}
+	return image, err
 }

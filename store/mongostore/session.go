@@ -61,7 +61,7 @@ func (r sessionRecord) Foreign() error {
 }
 
 func (r sessionRecord) Status(key string, now time.Time) store.Status {
-	return r.Seen(key, store.Exclusive, 1, false, now)
+	return r.Seen(key, store.Exclusive, 1, now)
 }
 
 func readSession(raw bson.Raw) (r sessionRecord) {
@@ -123,8 +123,6 @@ func (sessionLayout) Named(string) []bson.E {
 }
 
 func (l sessionLayout) Holds(id string) []bson.E { return l.Named(id) }
-
-func (sessionLayout) Unworded(time.Time) []bson.E { return nil }
 
 func (l sessionLayout) Read(document bson.Raw) sessionRecord {
 	r := readSession(document)

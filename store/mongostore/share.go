@@ -3,12 +3,11 @@ package mongostore
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
@@ -24,8 +23,9 @@ const (
 )
 
 // share acquires a key in shared or permits mode. If the key is free, the command is the same
-// upsert; otherwise the claim joins, with a compare-and-swap on the document that a find
-// showed. Whether the key is held is a guess, by the claim's hint or by what was seen lately.
+// upsert; otherwise the claim joins, with a compare-and-swap on the document that a look showed.
+// Whether the key is held is a guess, by the claim's hint or by what was seen lately. A claim
+// that waits looks before it joins the line, so that a mismatch leaves no place there.
 //
 // The joins of one process on one key go one at a time: of several at once all but one would
 // lose, and read again.
@@ -35,21 +35,16 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 		return store.Grant{}, mongoerr.NotApplied(err)
 	}
 	defer leave()
-	var image reply
-	if c.Held || s.joins.expected(c.Key, s.base.Clock.Now()) {
-		if image, err = s.find(ctx, c.Key); err != nil {
-			return store.Grant{}, c.Attempt.NotApplied(err)
-		}
+	image, err := s.firstLook(ctx, c)
+	if err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
 	for range joinRaces {
 		if !image.Found() {
-			term := s.tenure(c)
-			reply, err := s.insert(ctx, c, c.document(term), term)
-			switch {
-			case err == nil:
-				return s.steps.Grant(ctx, c.Claim, reply, term)
-			case mongoerr.ClassOf(err) != mongoerr.DuplicateID:
-				return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
+			t := s.tenure(c)
+			reply, err := s.insert(ctx, c, c.document(t), t)
+			if mongoerr.ClassOf(err) != mongoerr.DuplicateID {
+				return s.steps.Answer(ctx, c.Claim, reply, t, err)
 			}
 			c.Attempt.Answered(reply.Reply, true)
 		} else {
@@ -62,54 +57,53 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 			return store.Grant{}, c.Attempt.NotApplied(err)
 		}
 	}
-	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, contender{s, c}, image.Record)
+	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
 }
 
-// noWriter adds to condition what that no writer is waiting. In a document of exclusive mode
-// the word counts for nothing, because its writer was served.
-func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
-	none := bson.D{mongolease.NotAfter(fieldExclusiveWanted, now.Earliest)}
-	return []bson.E{what, {Key: "$or", Value: bson.A{none, bson.D{exclusively}}}}
-}
-
-// alone is document for a claim in shared or permits mode that finds no live holder. It removes
-// a writer's word that was left under an exclusive holder.
-func (c *claim) alone(t mongolease.Tenure) bson.D {
-	return append(c.document(t), bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}})
+// firstLook looks at a key that is probably in use. It finds nothing if that is not known.
+func (s *Store) firstLook(ctx context.Context, c *claim) (image reply, err error) {
+	if (c.InLine || c.Offered) && c.Place != "" {
+		image, err = s.steps.StillWaits(ctx, c.Claim, ours(c.Key))
+		if c.stands = image.Found(); err != nil || c.stands {
+			return image, err
+		}
+	}
+	if c.Held || c.InLine || c.Offered || s.joins.expected(c.Key, s.base.Clock.Now()) {
+		return s.find(ctx, c.Key)
+	}
+	return image, nil
 }
 
 // join makes the claim a holder beside those in the image, or refuses it because of what the
 // image shows. done is false if the document has changed since.
 func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant, done bool, err error) {
-	now, over, err := s.judging(ctx, c, &image)
+	over, err := s.judging(ctx, c, &image)
 	if err != nil {
-		return g, true, err
+		return g, true, c.Attempt.NotApplied(err)
 	}
 	seen := image.Record
-	live := len(seen.Holders) - len(over)
-	s.joins.saw(c.Key, s.base.Clock.Now(), live > 0 && seen.mode != store.Exclusive)
-	held, refusal := unwelcome(c, seen, live, now)
-	switch {
-	case held && c.Want > 0 && !c.worded:
-		return s.joinAfterWord(ctx, c)
-	case held:
-		return g, true, s.steps.Refuse(ctx, c.Claim, contender{s, c}, seen)
-	case refusal != nil:
-		return g, true, s.steps.Settle(ctx, c.Claim, contender{s, c}, refusal)
+	left := s.steps.Remaining(c.Key, seen, over)
+	s.joins.saw(c.Key, s.base.Clock.Now(), len(left.Holders) > 0 && left.Mode != store.Exclusive)
+	_, landed := seen.Holder(c.ID)
+	switch mismatch := c.mismatch(left); {
+	case landed || seen.Foreign() != nil:
+		return g, true, s.steps.Refuse(ctx, c.Claim, seen)
+	case mismatch != nil:
+		s.withdraw(ctx, c, left)
+		return g, true, s.steps.Settle(ctx, c.Claim, mismatch)
+	case c.held(left) && c.Place != "" && !c.stands:
+		return s.joinInLine(ctx, c)
+	case c.held(left):
+		return g, true, s.steps.Refuse(ctx, c.Claim, seen)
+	case seen.size+len(c.Owner)+len(c.Note) > fullAt:
+		return g, true, s.steps.Settle(ctx, c.Claim, fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.Holders)))
 	}
-	if _, landed := seen.Holder(c.ID); landed {
-		return g, true, s.steps.RefuseTwin(ctx, c.Claim, contender{s, c})
-	}
-	c.Attempt.Rev = seen.rev
-	term := s.tenure(c)
-	filter, update := joining(c, seen, over, now, term)
+	t := s.tenure(c)
+	filter, update := s.joining(c, seen, left, over, t)
 	reply, err := s.write(ctx, mongolease.Join, c, filter, update, mongobase.After)
-	switch {
-	case err != nil:
-		return g, true, mongobase.RefusedOrUnknown(reply.Reply, err)
-	case reply.Found():
+	if err != nil || reply.Found() {
 		s.joins.saw(c.Key, s.base.Clock.Now(), true)
-		g, err = s.steps.Grant(ctx, c.Claim, reply, term)
+		g, err = s.steps.Answer(ctx, c.Claim, reply, t, err)
 		return g, true, err
 	}
 	c.Attempt.Answered(reply.Reply, true) // lost to a quicker claim
@@ -117,11 +111,11 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 	return g, false, nil
 }
 
-// joinAfterWord leaves word, and tries again with the image that this showed: the key may have
-// been freed since it was found held, and then no release would see the word.
-func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, done bool, err error) {
-	c.worded = true
-	image, err := s.leaveWord(ctx, c)
+// joinInLine joins the line, and tries again with the image that this showed: the key may have
+// been freed since it was found held, and then no release would tell the claim.
+func (s *Store) joinInLine(ctx context.Context, c *claim) (g store.Grant, done bool, err error) {
+	c.stands = true
+	image, err := s.steps.Obstacle(ctx, c.Claim, ours(c.Key), s.looking(c))
 	switch {
 	case err != nil:
 		return g, true, c.Attempt.NotApplied(err)
@@ -131,89 +125,93 @@ func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, don
 	return s.join(ctx, c, image)
 }
 
-// judging tells which holders in the image are over, and by what time a writer's word is
-// judged. If the sample at hand is old, a word that is over could seem valid, so a new sample
-// is drawn. Through a mongos only a write tells the time, and the image becomes that of the
-// write.
-func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (now mongoclock.Reading, over map[string]bool, err error) {
-	now = s.base.Now()
-	if !now.Fresh && (s.base.Kind().Router || seen.Record.exclusiveWanted.After(now.Earliest)) {
-		if now, err = s.sample(ctx, c, seen); err != nil {
-			return now, nil, c.Attempt.NotApplied(err)
+// withdraw takes the place of a claim that cannot share the key with its holders out of the line.
+// If that fails the place is passed, and after a while it is stale.
+func (s *Store) withdraw(ctx context.Context, c *claim, seen store.Status) {
+	if stands(seen, c.Place) {
+		_, _ = s.steps.StepOut(ctx, ours(c.Key), c.Place, false)
+	}
+}
+
+func stands(s store.Status, p store.Place) bool {
+	return p != "" && slices.ContainsFunc(s.Line, func(w store.Waiter) bool { return w.Place == p })
+}
+
+// judging tells which holders in the image are over. Through a mongos only a write tells the
+// time: if the sample at hand is old, the image becomes that of the write.
+func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (over map[string]bool, err error) {
+	if !s.base.Now().Fresh && s.base.Kind().Router {
+		image, err := s.steps.Sample(ctx, c.Claim, ours(c.Key))
+		if err != nil {
+			return nil, err
+		}
+		if image.Found() {
+			*seen = image
 		}
 	}
-	if over, err = s.steps.Judge(ctx, c.Claim, *seen); err != nil {
-		return now, nil, c.Attempt.NotApplied(err)
-	}
-	return s.base.Now(), over, nil
+	return s.steps.Judge(ctx, c.Claim, *seen)
 }
 
-func (s *Store) sample(ctx context.Context, c *claim, seen *reply) (mongoclock.Reading, error) {
-	if !s.base.Kind().Router {
-		return s.base.ReadFresh(ctx)
+// mismatch refuses a claim that the present holders do not share the key with.
+func (c *claim) mismatch(now store.Status) error {
+	if len(now.Holders) == 0 || now.Mode == store.Exclusive || now.Mode == c.Mode && now.Limit == c.Limit {
+		return nil
 	}
-	image, err := s.leaveWord(ctx, c)
-	if err == nil && image.Found() {
-		*seen = image
-	}
-	return s.base.Now(), err
+	return &store.MismatchError{Key: c.Key, Live: now.Mode, Limit: now.Limit, Claim: c.Claim.Claim}
 }
 
-// unwelcome says why the claim may not join: others hold the key, or another verdict.
-func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bool, refusal error) {
-	switch {
-	case seen.Stranger != "":
-		return false, seen.Foreign()
-	case live > 0 && seen.mode != store.Exclusive && (seen.mode != c.Mode || seen.limit != c.Limit):
-		return false, &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim.Claim}
-	case seen.reserved(now.Earliest),
-		live > 0 && seen.mode == store.Exclusive,
-		live > 0 && seen.mode == store.Permits && live >= seen.limit:
-		return true, nil
-	case seen.size+len(c.Owner)+len(c.Note) > fullAt:
-		return false, fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.Holders))
-	}
-	return false, nil
+// held reports whether the claim has to wait for the present holders, or for those in line.
+func (c *claim) held(now store.Status) bool {
+	live := len(now.Holders)
+	return live > 0 && now.Mode == store.Exclusive || live > 0 && now.Mode == store.Permits && live >= now.Limit || !now.Turn(&c.Claim.Claim)
 }
 
 // joining returns the compare-and-swap of a join. Its filter names the revision that was seen,
 // which changes whenever a holder is added or dropped. It also names the beat of each holder
 // that it drops, because renewals do not change the revision. For the same reason it writes
 // single fields if other holders stay: the whole map would put their old ends back.
-func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading, t mongolease.Tenure) (filter, update bson.D) {
-	filter = ours(c.Key, noWriter(bson.E{Key: fieldRev, Value: seen.rev}, now)...)
-	dropped := bson.D{}
-	for _, h := range seen.Holders {
-		if !over[h.ID] {
-			continue
-		}
-		filter = append(filter, holder(h.ID).Still(h))
-		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})
+//
+// A reader in line names no revision, so that those to whom the key is offered come together:
+// its own place is what may be missing, if the command comes twice.
+func (s *Store) joining(c *claim, seen record, left store.Status, over map[string]bool, t mongolease.Tenure) (filter, update bson.D) {
+	still, out := s.steps.Pass(c.Claim, left)
+	offered := c.Mode == store.Shared && len(over) == 0 && stands(left, c.Place)
+	named := bson.E{Key: fieldRev, Value: seen.rev}
+	if c.Attempt.Rev = seen.rev; offered {
+		c.Attempt.Rev = 0
+		named = bson.E{Key: "$or", Value: bson.A{bson.D{unheld}, bson.D{inMode(store.Shared)}}}
 	}
-	if len(over) == len(seen.Holders) {
+	filter = append(ours(c.Key, named), still...)
+	dropped := make([]string, 0, len(over))
+	for _, h := range seen.Holders {
+		if over[h.ID] {
+			filter = append(filter, holder(h.ID).Still(h))
+			dropped = append(dropped, fieldHolders+"."+h.ID)
+		}
+	}
+	if len(left.Holders) == 0 && !offered {
 		filter = append(filter, seen.under()...)
-		update = withRev(c.alone(t), t.Rev)
+		u := mongobase.Change(withRev(c.document(t), t.Rev))
 		if seen.session != "" {
-			update = bson.D(mongobase.Change(update).Unset(fieldSession))
+			u = u.Unset(fieldSession)
 		}
 		if len(seen.sessions) > 0 {
-			update = bson.D(mongobase.Change(update).Unset(fieldSessions))
+			u = u.Unset(fieldSessions)
 		}
-		return filter, update
+		return filter, joined(bson.D(u), out)
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
-	update = bson.D{
+	if offered { // the mode may have been another since it was seen
+		set = append(set, inMode(c.Mode), bson.E{Key: fieldLimit, Value: c.Limit})
+	}
+	u := mongobase.Change{
 		{Key: "$set", Value: set},
 		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
 		stampAt,
 	}
-	if len(dropped) > 0 {
-		update = append(update, bson.E{Key: "$unset", Value: dropped})
+	update = joined(bson.D(u.Unset(dropped...)), out)
+	if offered {
+		return filter, update
 	}
 	return c.prune(seen, over, filter, update)
-}
-
-// reserved reports whether a waiting writer's word keeps new sharers out.
-func (r record) reserved(earliest time.Time) bool {
-	return r.mode != store.Exclusive && r.exclusiveWanted.After(earliest)
 }

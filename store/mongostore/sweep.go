@@ -79,8 +79,8 @@ func (s *Store) sweep(ctx context.Context, session string) (freed []string, all 
 		if err != nil {
 			return freed, false, err
 		}
-		all = all && len(over) == len(marks)
-		keys, err := s.dropSwept(ctx, found, session, over)
+		keys, dropped, err := s.dropSwept(ctx, found, session, over)
+		all = all && dropped && len(over) == len(marks)
 		if freed = append(freed, keys...); err != nil {
 			return freed, false, err
 		}
@@ -92,39 +92,44 @@ func (s *Store) sweep(ctx context.Context, session string) (freed []string, all 
 }
 
 // dropSwept removes holders from documents, each by its ID and by the beat that was judged: a
-// holder that was renewed since, and perhaps came under another session, stays.
-func (s *Store) dropSwept(ctx context.Context, found []record, session string, over map[string]bool) (freed []string, err error) {
+// holder that was renewed since, and perhaps came under another session, stays. So does one for
+// whose key somebody has begun to wait: then all is false, and the next sweep finds the line.
+func (s *Store) dropSwept(ctx context.Context, found []record, session string, over map[string]bool) (freed []string, all bool, err error) {
 	var deletions, leaves []mongo.WriteModel
 	var left []string
-	now := s.base.Present()
 	for _, r := range found {
 		for _, h := range r.Holders {
 			if h.Session != session || !over[h.ID] {
 				continue
 			}
 			filter := append(ours(r.key, inMode(r.mode), holder(h.ID).Still(h)), r.under()...)
-			if r.mode == store.Exclusive {
-				deletions = append(deletions, s.steps.Deletion(mongolease.Sweep, filter))
+			if r.mode == store.Exclusive && len(r.Line) == 0 {
+				deletions = append(deletions, s.steps.Deletion(mongolease.Sweep, append(filter, unawaited)))
 			} else {
-				leaves = append(leaves, s.steps.Model(mongolease.Sweep, filter, bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + h.ID, Value: ""}}}, stampAt}))
+				leaves = append(leaves, s.steps.Model(mongolease.Sweep, filter, s.dropping(store.Ref{ID: h.ID, Mode: r.mode})))
 				left = append(left, r.key)
 			}
-			if r.Wanted(now) {
+			if len(r.Line) > 0 {
 				freed = append(freed, r.key)
 			}
 		}
 	}
-	for _, models := range [][]mongo.WriteModel{deletions, leaves} {
-		for part := range slices.Chunk(models, sweepBatch) {
-			if _, _, err := s.base.Bulk(ctx, s.base.Soft, part); err != nil {
-				return freed, err
-			}
+	done := 0
+	for part := range slices.Chunk(deletions, sweepBatch) {
+		n, _, err := s.base.Bulk(ctx, s.base.Soft, part)
+		if done += n; err != nil {
+			return freed, false, err
+		}
+	}
+	for part := range slices.Chunk(leaves, sweepBatch) {
+		if _, _, err := s.base.Bulk(ctx, s.base.Soft, part); err != nil {
+			return freed, false, err
 		}
 	}
 	for _, key := range slices.Compact(left) { // the last holder to go removes the document
-		if _, err := s.finish(ctx, store.Ref{Key: key, Mode: store.Shared}, s.base.Soft); err != nil {
-			return freed, err
+		if _, err := s.finish(ctx, store.Ref{Key: key}, s.base.Soft); err != nil {
+			return freed, false, err
 		}
 	}
-	return freed, nil
+	return freed, done == len(deletions), nil
 }

@@ -74,7 +74,7 @@ func (t *together) begin(ctx context.Context, batch []store.Claim) error {
 	}
 	t.unknown, t.tenures = make([]bool, len(all)), make([]mongolease.Tenure, len(all))
 	for i, c := range all {
-		t.claims = append(t.claims, &claim{Claim: c})
+		t.claims = append(t.claims, t.claim(c))
 		t.tenures[i] = t.tenure(t.claims[i])
 	}
 	return nil
@@ -103,7 +103,7 @@ func (t *together) insert(ctx context.Context) {
 		case mongoerr.ClassOf(refusal) == mongoerr.DuplicateID:
 			c.Attempt.Answered(sent, true)
 			t.twins, t.refused = c.Attempt.Twin, append(t.refused, i)
-			t.answers[i].Err = contender{t.Store, c}.Absent(nil)
+			t.answers[i].Err = t.absent(c.Key)
 		default:
 			t.answers[i].Err = mongobase.RefusedOrUnknown(sent, refusal)
 		}
@@ -179,16 +179,16 @@ func (t *together) settleRefused(ctx context.Context) {
 	if !t.twins {
 		return
 	}
-	removed, err := t.remove(t.claims[0].Attempt.In(ctx), t.refused)
-	var freed []store.Notice
-	for _, i := range t.refused {
-		if err != nil {
+	awaited, err := t.remove(t.claims[0].Attempt.In(ctx), t.refused)
+	keys := make([]string, len(t.refused))
+	for k, i := range t.refused {
+		if keys[k] = t.claims[i].Key; err != nil {
 			t.answers[i].Err = err
 		}
-		freed = append(freed, store.Notice{Topic: store.TopicLocks, Key: t.claims[i].Key, Kind: store.KindFreed})
 	}
-	if removed > 0 { // the engine is not told that twins held the keys for a moment
-		_ = t.Notify(ctx, freed...)
+	if awaited {
+		freed, _ := t.Look(ctx, keys) // otherwise those who wait find out by themselves
+		t.steps.Tell(ctx, freed...)
 	}
 }
 
@@ -204,22 +204,34 @@ func (t *together) undo(ctx context.Context) error {
 	return err
 }
 
-// remove removes some claims with one bulk, in their common session.
-func (t *together) remove(ctx context.Context, which []int) (removed int, err error) {
-	models := make([]mongo.WriteModel, len(which))
+// remove removes some claims, in their common session. Those for which somebody waits by now
+// leave their documents.
+func (t *together) remove(ctx context.Context, which []int) (awaited bool, err error) {
+	deletions, leaves := make([]mongo.WriteModel, len(which)), make([]mongo.WriteModel, len(which))
 	for k, i := range which {
 		c := t.claims[i]
-		models[k] = t.steps.Deletion(mongolease.Undo, ours(c.Key, exclusively, exists(fieldHolders+"."+c.ID)))
+		filter := ours(c.Key, exclusively, exists(fieldHolders+"."+c.ID))
+		deletions[k] = t.steps.Deletion(mongolease.Undo, append(slices.Clip(filter), unawaited))
+		leaves[k] = t.steps.Model(mongolease.Undo, filter, t.dropping(c.Ref))
 	}
-	removed, failed, err := t.base.Bulk(ctx, t.base.Durable, models)
-	for _, refused := range failed {
-		err = errors.Join(err, refused)
+	removed, err := t.send(ctx, deletions)
+	if err == nil && removed < len(which) {
+		removed, err = t.send(ctx, leaves)
+		awaited = removed > 0
 	}
 	if err != nil {
-		return removed, err
+		return awaited, err
 	}
 	for _, i := range which {
 		t.steps.Memory.Forget(t.claims[i].ID)
 	}
-	return removed, nil
+	return awaited, nil
+}
+
+func (t *together) send(ctx context.Context, models []mongo.WriteModel) (removed int, err error) {
+	removed, failed, err := t.base.Bulk(ctx, t.base.Durable, models)
+	for _, refused := range failed {
+		err = errors.Join(err, refused)
+	}
+	return removed, err
 }

@@ -19,12 +19,15 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		return store.Grant{}, mongoerr.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
 	}
 	return s.steps.Try(ctx, to, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
-		claim := &claim{Claim: begun}
-		return s.steps.Transfer(ctx, from, begun, contender{s, claim}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+		claim := s.claim(begun)
+		return s.steps.Transfer(ctx, from, begun, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 			t := s.tenure(claim)
 			update := withRev(claim.document(t), t.Rev)
 			if s.sessions.used.Load() {
 				update = bson.D(mongobase.Change(update).Unset(fieldSession))
+			}
+			if to.Place != "" { // the line stays as it is otherwise
+				update = joined(update, lock.Without(to.Place))
 			}
 			image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), update, mongobase.After)
 			return image, t, err

@@ -21,15 +21,32 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	})
 }
 
-// cleanUp sends the command that removes what a claim left. With from it also removes the
-// holder that the claim was to replace.
+// cleanUp sends the command that removes what a claim left. With from it also removes the holder
+// that the claim was to replace. If the claim may still be on its way as a join that named a
+// revision, a new revision bars it. Both are one command: between two the join could land.
+//
+// The claim's place may stay in the line: its waiter asks on.
 func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined int64) (reply, error) {
-	if claim.Mode != store.Exclusive {
-		return s.undoJoin(ctx, claim, joined)
-	}
 	holds := exists(fieldHolders + "." + claim.ID)
-	if from != nil {
-		holds = bson.E{Key: "$or", Value: bson.A{bson.D{exists(fieldHolders + "." + from.ID)}, bson.D{holds}}}
+	update := mongobase.Change(s.dropping(claim))
+	or := func(other bson.E) { holds = bson.E{Key: "$or", Value: bson.A{bson.D{holds}, bson.D{other}}} }
+	switch {
+	case from != nil:
+		or(exists(fieldHolders + "." + from.ID))
+		update = update.Unset(fieldHolders + "." + from.ID)
+	case claim.Mode != store.Exclusive:
+		update = append(update, moveRev)
+		if joined != 0 {
+			or(bson.E{Key: fieldRev, Value: joined})
+		}
 	}
-	return s.remove(ctx, mongolease.Undo, s.base.Durable, ours(claim.Key, exclusively, holds))
+	filter := ours(claim.Key, holds)
+	if claim.Mode == store.Exclusive {
+		filter = append(filter, exclusively)
+	}
+	image, err := s.steps.Send(ctx, mongolease.Undo, s.base.Durable, filter, bson.D(update), withoutWaits)
+	if err == nil && image.Found() {
+		s.last(ctx, claim.Key, image.Record, s.base.Durable)
+	}
+	return image, err
 }

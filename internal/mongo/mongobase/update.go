@@ -45,21 +45,29 @@ func (b *Base) Flat() bool { return b.flat.Load() }
 func Beside(path string) string { return strings.ReplaceAll(path, ".", "_") }
 
 // Stamped returns an update as this server takes it: if the server cannot write its clock into
-// an embedded document, it writes beside it.
+// an embedded document, it writes beside it. A date that is embedded more deeply, as those of
+// waiters are, is then written as this process knows that clock: no grant rests on it.
 func (b *Base) Stamped(update bson.D) bson.D {
 	if !b.Flat() {
 		return update
 	}
-	update = slices.Clone(update)
-	for i, o := range update {
+	var beside, read []bson.E
+	stamped := make(Change, 0, len(update)+1)
+	for _, o := range update {
 		if o.Key != "$currentDate" {
+			if fields, ok := o.Value.(bson.D); ok {
+				o.Value = slices.Clip(fields) // the caller's
+			}
+			stamped = append(stamped, o)
 			continue
 		}
-		dates := slices.Clone(o.Value.(bson.D))
-		for k := range dates {
-			dates[k].Key = Beside(dates[k].Key)
+		for _, d := range o.Value.(bson.D) {
+			if strings.Count(d.Key, ".") > 1 {
+				read = append(read, bson.E{Key: d.Key, Value: Date(b.Present())})
+			} else {
+				beside = append(beside, bson.E{Key: Beside(d.Key), Value: d.Value})
+			}
 		}
-		update[i].Value = dates
 	}
-	return update
+	return bson.D(stamped.Add("$currentDate", beside...).Add("$set", read...))
 }

@@ -13,24 +13,23 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Bulk is many releases that are under way, as of a store.BulkReleaser: one find, which shows
-// the waiters, and one bulk. Every write of the bulk names the ID of its acquisition, as a
-// single release does.
+// A Bulk is many releases that are under way: one find, which shows who waits, and a bulk of each
+// kind of write. Every write names the ID of its acquisition, as a single release does.
 //
-// A bulk does not return images. So its writes have the condition that no word was left in
-// their documents since the find. Those that are still there afterwards are found and written
-// again, with two more commands: see Take.
+// A bulk does not return images. So a write that would remove a line asks that nobody is in it.
+// Holders that are still there afterwards are found and released again, with two more commands:
+// see Take.
 type Bulk[R Record, X any] struct {
 	Steps   *Steps[R, X]
 	Ctx     context.Context
 	Coll    *mongo.Collection
-	Now     time.Time // the server's time when it began
 	Batch   []store.Ending
 	Answers []store.Ended
 
 	has   func(r store.Ref, seen R) bool
 	names []bson.D              // of the documents
 	rest  map[int]time.Duration // of MinHold
+	lined map[int]bool          // somebody was seen in line
 }
 
 // A Change says what a release does to the document that has its holder: under which
@@ -49,7 +48,7 @@ type Sorted struct {
 // the store does not accept; has tells whether a document that was read has the entry's holder.
 func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) (*Bulk[R, X], Sorted) {
 	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
-		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
+		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}, lined: map[int]bool{}}
 	for _, e := range batch {
 		if s.Gently(e.ID) == s.Base.Voted { // it would be missed if it were lost
 			b.Coll = s.Base.Voted
@@ -77,7 +76,6 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 		b.fail(all, mongoerr.NotApplied(err))
 		return b, Sorted{}
 	}
-	b.Now = s.Base.Present()
 	return b, b.sort(all, images)
 }
 
@@ -90,16 +88,23 @@ func (b *Bulk[R, X]) sort(all []int, images map[int]Image[R]) (s Sorted) {
 			s.Gone = append(s.Gone, i)
 			continue
 		}
-		b.Answers[i].Wanted = image.Record.Wanted(b.Now)
+		b.Saw(i, image.Record)
 		h, _ := image.Record.Holder(e.ID)
 		if rest := b.Steps.Rest(e.ID, h.Since, e.Keep); e.Keep > 0 && rest > 0 {
 			b.rest[i] = rest
 			s.Kept = append(s.Kept, i)
 		} else {
+			b.Answers[i].Left--
 			s.Held = append(s.Held, i)
 		}
 	}
 	return s
+}
+
+// Saw answers an entry by its document, and notes whether somebody is in line.
+func (b *Bulk[R, X]) Saw(i int, seen R) {
+	b.Answers[i] = EndedAs(seen)
+	b.lined[i] = len(seen.Waiters()) > 0
 }
 
 // Find reads the documents of some entries.
@@ -122,16 +127,26 @@ func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 	return found, nil
 }
 
-// Take sends the releases of some entries, each under the condition that no word was left since
-// the find. Holders that are still there then are found and released once more.
-func (b *Bulk[R, X]) Take(which []int, release Change) {
-	if all := b.Write(which, b.releases(release)); !all {
-		b.Write(b.left(which), b.releases(release))
+// Take sends the releases of some entries: alone where nobody was seen in line, under the
+// condition that nobody is; and leaving for the others, whose documents stay. Holders that are
+// still there then have a line by now, and leave it.
+func (b *Bulk[R, X]) Take(which []int, alone, leaving Change) {
+	var open, lined []int
+	for _, i := range which {
+		if b.lined[i] {
+			lined = append(lined, i)
+		} else {
+			open = append(open, i)
+		}
 	}
+	if all := b.Write(open, b.changes(alone)); !all {
+		lined = append(lined, b.left(open)...)
+	}
+	b.Write(lined, b.changes(leaving))
 }
 
-// left returns those of some entries that still have their holders after a bulk, because a word
-// was left in their documents since the find. If another find fails, the outcome is unknown.
+// left returns those of some entries that still have their holders after a bulk, because somebody
+// joined the line since the find. If another find fails, the outcome is unknown.
 func (b *Bulk[R, X]) left(which []int) (left []int) {
 	images, err := b.Find(which)
 	for _, i := range which {
@@ -140,21 +155,17 @@ func (b *Bulk[R, X]) left(which []int) (left []int) {
 		case err != nil:
 			b.Answers[i].Err = err
 		case b.has(b.Batch[i].Ref, images[i].Record):
-			b.Answers[i].Wanted = true
+			b.Saw(i, images[i].Record)
+			b.Answers[i].Left--
 			left = append(left, i)
 		}
 	}
 	return left
 }
 
-// releases makes the writes that release entries. If no waiter is known, the write has the
-// condition that no word was left since.
-func (b *Bulk[R, X]) releases(release Change) func(i int) mongo.WriteModel {
+func (b *Bulk[R, X]) changes(change Change) func(i int) mongo.WriteModel {
 	return func(i int) mongo.WriteModel {
-		conditions, update := release(b.Batch[i].Ref)
-		if !b.Answers[i].Wanted {
-			conditions = append(conditions, b.Steps.Shape.Unworded(b.Now)...)
-		}
+		conditions, update := change(b.Batch[i].Ref)
 		return b.model(i, conditions, update)
 	}
 }
@@ -205,6 +216,9 @@ func (b *Bulk[R, X]) Send(models []mongo.WriteModel) (done int, failed map[int]e
 // End forgets the released leases, and returns the answers.
 func (b *Bulk[R, X]) End() []store.Ended {
 	for i, a := range b.Answers {
+		if a.Err != nil {
+			b.Answers[i] = store.Ended{Err: a.Err}
+		}
 		if a.Err == nil || store.IsVerdict(a.Err) {
 			b.Steps.Memory.Forget(b.Batch[i].ID)
 		}

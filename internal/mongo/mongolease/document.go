@@ -18,10 +18,8 @@ type Record interface {
 	Holder(id string) (Holder, bool)
 	// Marks returns what is needed of each holder to judge whether it is over.
 	Marks() []mongobase.Mark
-	// Wanted reports whether the word of a waiter still stands.
-	Wanted(now time.Time) bool
-	// Worded reports whether the claim's own word stands in the document.
-	Worded(c store.Claim, now time.Time) bool
+	// Waiters returns the line.
+	Waiters() []store.Waiter
 	// Drawn returns the server's time of the last write, and a timestamp of a confirm step.
 	Drawn() (at time.Time, stamp bson.Timestamp)
 	// Status returns what people are shown of the record.
@@ -31,11 +29,11 @@ type Record interface {
 // A Document holds what the documents of all stores have in common, as read. Their records
 // embed it.
 type Document struct {
-	Stranger    string // why it is not a lock of this library; empty if it is
-	Holders     []Holder
-	At          time.Time      // the server's time at the last write
-	Stamp       bson.Timestamp // of a confirm step
-	WantedUntil time.Time      // the word
+	Stranger string // why it is not a lock of this library; empty if it is
+	Holders  []Holder
+	Line     []store.Waiter
+	At       time.Time      // the server's time at the last write
+	Stamp    bson.Timestamp // of a confirm step
 }
 
 // Holder returns the acquisition with that ID.
@@ -57,18 +55,15 @@ func (d Document) Marks() []mongobase.Mark {
 	return marks
 }
 
-// Wanted reports whether the word of a waiter still stands.
-func (d Document) Wanted(now time.Time) bool { return d.WantedUntil.After(now) }
-
-// Worded asks for at least half of the time that the claim wanted.
-func (d Document) Worded(c store.Claim, now time.Time) bool { return d.Wanted(now.Add(c.Want / 2)) }
+// Waiters returns the line.
+func (d Document) Waiters() []store.Waiter { return d.Line }
 
 // Drawn returns the server's time of the last write, and a timestamp of a confirm step.
 func (d Document) Drawn() (at time.Time, stamp bson.Timestamp) { return d.At, d.Stamp }
 
-// Seen returns what people are shown of its holders, which are in that mode.
-func (d Document) Seen(key string, mode store.Mode, limit int, wanted bool, now time.Time) store.Status {
-	s := store.Status{Key: key, Wanted: wanted, Now: now}
+// Seen returns what people are shown of its holders, which are in that mode, and of its line.
+func (d Document) Seen(key string, mode store.Mode, limit int, now time.Time) store.Status {
+	s := store.Status{Key: key, Line: d.Line, Now: now}
 	if len(d.Holders) > 0 {
 		s.Mode, s.Limit = mode, limit
 		s.Holders = make([]store.Holder, len(d.Holders))

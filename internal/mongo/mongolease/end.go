@@ -9,19 +9,31 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Release ends a lease by the command that send sends. Its image shows whether a process waits.
-// If the command found no such holder, why tells the reason.
-func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error), why func(context.Context, store.Ref) error) (wanted bool, err error) {
+// Release ends a lease by the command that send sends, and answers by the record that it left. If
+// the command found no such holder, the image that look returns tells why.
+func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(context.Context) (Image[R], error)) store.Ended {
 	ctx = mongobase.Bare(ctx)
 	image, err := send(ctx)
 	if err != nil {
-		return false, mongoerr.Mark(err)
+		return store.Ended{Err: mongoerr.Mark(err)}
 	}
-	if !image.Found() {
-		err = GoneIfBroken(why(ctx, r))
+	if image.Found() {
+		s.Memory.Forget(r.ID)
+		return EndedAs(image.Record)
+	}
+	image, err = look(ctx)
+	if err != nil {
+		err = mongoerr.NotApplied(err)
+	} else {
+		err = GoneIfBroken(Why(image, r.ID))
 	}
 	s.Memory.Forget(r.ID)
-	return image.Found() && image.Record.Wanted(s.Base.Present()), err
+	return store.Ended{Err: err}
+}
+
+// EndedAs answers a release by the record that it left.
+func EndedAs[R Record](left R) store.Ended {
+	return store.Ended{Line: Places(left.Waiters()), Left: len(left.Marks())}
 }
 
 // Stays returns how long a holder that was released under MinHold stays in its document. It is
@@ -79,11 +91,11 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 
 // Transfer puts a claim in the place of a live holder, by the one command that send sends: one
 // trip for a release and a grant, and no instant at which the key is free.
-func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election
 		s.Base.Refresh(ctx)
 	}
-	g, err := s.HandOver(ctx, from, c, with, send)
+	g, err := s.HandOver(ctx, from, c, send)
 	if err == nil {
 		s.Memory.Forget(from.ID)
 	}

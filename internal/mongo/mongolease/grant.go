@@ -32,11 +32,11 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 		return store.Grant{}, mongobase.ErrNoTrace
 	}
 	g := store.Grant{
-		Token:  mongobase.Token(stamp),
-		Spare:  c.spare(stamp),
-		Left:   s.Base.Left(t, c.Sent, image.Sent, at),
-		Since:  t.Since,
-		Wanted: image.Record.Wanted(at),
+		Token: mongobase.Token(stamp),
+		Spare: c.spare(stamp),
+		Left:  s.Base.Left(t, c.Sent, image.Sent, at),
+		Since: t.Since,
+		Line:  Places(image.Record.Waiters()),
 	}
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g, at, image.Sent)
@@ -50,7 +50,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 
 // spare returns how many tokens the claim may grant itself.
 func (c *Claim) spare(stamp bson.Timestamp) int {
-	if !c.Lingers || c.Mode != store.Exclusive {
+	if c.Lingers == "" || c.Mode != store.Exclusive {
 		return 0
 	}
 	return mongobase.Spare(stamp)

@@ -25,9 +25,11 @@ const (
 
 // The fields of a lock that all stores have.
 const (
-	FieldAt     = "at"
-	FieldWanted = "wantedUntil"
-	FieldStamp  = "stamp" // the source of the token where the server does not tell its operationTime
+	FieldAt    = "at"
+	FieldLine  = "line"  // the places of those who wait
+	FieldWaits = "waits" // what is told of each: its owner, since when it waits, when it was last seen
+	FieldSeen  = "seen"
+	FieldStamp = "stamp" // the source of the token where the server does not tell its operationTime
 )
 
 // Fields is the path of the embedded document that has the fields of a holder, or of a lock. It
@@ -106,8 +108,8 @@ func (c *Claim) Holder(t Tenure) bson.D {
 		{Key: FieldBeat, Value: t.Beat},
 		{Key: FieldEpoch, Value: t.By.Epoch},
 	}
-	if c.Lingers {
-		holder = append(holder, bson.E{Key: FieldLingers, Value: true})
+	if c.Lingers != "" {
+		holder = append(holder, bson.E{Key: FieldLingers, Value: c.Lingers})
 	}
 	return holder
 }
@@ -177,7 +179,7 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 	case FieldSession:
 		h.Session, _ = v.StringValueOK()
 	case FieldLingers:
-		h.Lingers, _ = v.BooleanOK()
+		h.Lingers, _ = v.StringValueOK()
 	}
 }
 

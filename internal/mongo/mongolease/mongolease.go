@@ -6,7 +6,8 @@
 //	mongolease.go what a store brings along: its shape, and its records
 //	document.go   what the documents of all stores have in common
 //	send.go       one command
-//	acquire.go    acquire, what follows a refusal, hand over
+//	acquire.go    what follows the commands of a claim
+//	line.go       those who wait
 //	grant.go      from an applied claim to a grant: token, time left
 //	renew.go      renew, one and many
 //	session.go    holders under a session
@@ -19,8 +20,8 @@
 //	holder.go     the fields of a holder, which all stores share, and what is written to them
 //	memory.go     what is remembered of a lease
 //
-// A store has commands of its own. This package decides which one comes next, and what its
-// answer means.
+// It is a library of verbs. Each store has commands of its own, and says which one comes next;
+// this package says what an answer means.
 package mongolease
 
 import (
@@ -42,8 +43,11 @@ type Step string
 const (
 	Acquire  Step = "acquire"
 	TakeOver Step = "take over" // compare-and-swap if no holder is live
+	Offer    Step = "offer"     // take a key that is offered
 	Join     Step = "join"
-	Word     Step = "word"
+	Wait     Step = "wait"     // join the line
+	Refresh  Step = "refresh"  // say that one still waits
+	StepOut  Step = "step out" // leave the line
 	Confirm  Step = "confirm"
 	Correct  Step = "correct"
 	HandOver Step = "hand over"
@@ -51,7 +55,7 @@ const (
 	Draw     Step = "draw" // read the server's time from a held key
 	Release  Step = "release"
 	Leave    Step = "leave"
-	Last     Step = "last" // the last holder to leave deletes the document, or keeps it for a writer
+	Last     Step = "last" // a document that nobody holds, and nobody waits for, is deleted
 	Undo     Step = "undo"
 	Break    Step = "break"
 
@@ -64,7 +68,7 @@ const (
 // claims reports whether the command may make a claim the holder, or find that it is.
 func (s Step) claims() bool {
 	switch s {
-	case Acquire, TakeOver, Join, HandOver, Confirm:
+	case Acquire, TakeOver, Offer, Join, HandOver, Confirm:
 		return true
 	}
 	return false
@@ -80,8 +84,6 @@ type Shape[R Record] interface {
 	Named(id string) []bson.E
 	// Holds is the condition that the lock has the holder, expired or not.
 	Holds(id string) []bson.E
-	// Unworded is the condition that no word still stands in the lock.
-	Unworded(now time.Time) []bson.E
 	// Read reads a document of any shape.
 	Read(document bson.Raw) R
 	// FindMany reads the documents of some refs, in their order, under the read concern of
@@ -93,7 +95,7 @@ type Shape[R Record] interface {
 type Steps[R Record, X any] struct {
 	Base   *mongobase.Base
 	Shape  Shape[R]
-	Lock   Fields // where the fields of the lock itself are: its word, the server's time
+	Lock   Fields // where the fields of the lock itself are: its line, the server's time
 	Only   bson.D // the projection of the reply to every command but a claim; nil: all of the document
 	Memory Memory[X]
 	Feed   interface {
@@ -125,10 +127,14 @@ type Claim struct {
 	Attempt *mongobase.Attempt
 	Sent    mongoclock.Moment // when the call began: trust counts from here
 
-	base *mongobase.Base
+	// CleanUp removes the claim by its ID, in the attempt's session. It returns the key as that
+	// left it, or nothing if the claim was not there.
+	CleanUp func(context.Context) (store.Status, error)
 
 	// Got, if set, is called with the document as a grant left it.
 	Got func(document bson.Raw)
+
+	base *mongobase.Base
 }
 
 // A Tenure is what a claim or a renewal writes.

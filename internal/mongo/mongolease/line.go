@@ -1,0 +1,246 @@
+package mongolease
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A lock has its line in two fields: an array of the places, and beside it a document that tells
+// of each place who waits there, and since when. Places are strings, so that any server can
+// remove one; and a filter can name the first without an image.
+
+// places returns the path of the line, place that of what is told of one of its places.
+func (f Fields) places() string                    { return f.Path(FieldLine) }
+func (f Fields) place(p store.Place) string        { return f.Path(FieldWaits) + "." + string(p) }
+func (f Fields) of(p store.Place, x string) string { return f.place(p) + "." + x }
+
+// At is the condition that a place is the nth in line, counted from 0.
+func (f Fields) At(n int, p store.Place) bson.E {
+	return bson.E{Key: f.places() + "." + strconv.Itoa(n), Value: string(p)}
+}
+
+// Among is the condition that a place is in line.
+func (f Fields) Among(p store.Place) bson.E { return bson.E{Key: f.places(), Value: string(p)} }
+
+// Unawaited is the condition that nobody is in line.
+func (f Fields) Unawaited() bson.E { return Lacks(f.places() + ".0") }
+
+// Without returns the update that takes places out of the line.
+func (f Fields) Without(gone ...store.Place) (u mongobase.Change) {
+	if len(gone) == 0 {
+		return nil
+	}
+	u = u.Add("$pullAll", bson.E{Key: f.places(), Value: listed(gone)})
+	for _, p := range gone {
+		u = u.Unset(f.place(p))
+	}
+	return u
+}
+
+func listed(places []store.Place) bson.A {
+	list := make(bson.A, len(places))
+	for i, p := range places {
+		list[i] = string(p)
+	}
+	return list
+}
+
+// ReadLine reads a line. Of a place of which nothing is told nobody knows that its waiter lives:
+// it is stale.
+func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
+	if line.IsZero() {
+		return nil, true
+	}
+	list, ok := line.ArrayOK()
+	if !ok {
+		return nil, false
+	}
+	places, err := list.Values()
+	told, _ := waits.DocumentOK()
+	for _, v := range places {
+		p, is := v.StringValueOK()
+		if !is {
+			return nil, false
+		}
+		w := store.Waiter{Place: store.Place(p)}
+		if of, is := told.Lookup(p).DocumentOK(); is {
+			w.Owner, _ = of.Lookup(FieldOwner).StringValueOK()
+			w.Since, _ = mongobase.Time(of.Lookup(FieldSince))
+			w.Seen, _ = mongobase.Time(of.Lookup(FieldSeen))
+		}
+		all = append(all, w)
+	}
+	return all, err == nil
+}
+
+// Places returns who waits.
+func Places(line []store.Waiter) []store.Place {
+	if len(line) == 0 {
+		return nil
+	}
+	all := make([]store.Place, len(line))
+	for i, w := range line {
+		all[i] = w.Place
+	}
+	return all
+}
+
+func indexOf(line []store.Waiter, p store.Place) int {
+	return slices.IndexFunc(line, func(w store.Waiter) bool { return w.Place == p })
+}
+
+// Stand returns the document that is in the way of a claim, with the claim's place in its line,
+// if the claim has a place: standing in line is the look. ours is the filter of the document if
+// it is a lock of this library. A claim without a place only reads, as look does, or writes
+// nothing but the time if only a write tells that (through a mongos). Nothing is found if the
+// document is gone, if it is a stranger's, or if its line is full.
+//
+// The command of a place goes in the session of the claim's attempt: once it is answered, the
+// server refuses what the attempt sent before.
+func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim, ours bson.D, look func(context.Context) (Image[R], error)) (image Image[R], err error) {
+	if c.Place == "" {
+		if s.Base.Kind().Router && !s.Base.Now().Fresh {
+			if image, err = s.Sample(ctx, c, ours); err != nil || image.Found() {
+				return image, err
+			}
+		}
+		return look(ctx)
+	}
+	if c.InLine {
+		if image, err = s.StillWaits(ctx, c, ours); err != nil || image.Found() {
+			return image, err
+		}
+	}
+	image, err = s.step(ctx, Wait, c, ours,
+		[]bson.E{{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places() + "." + strconv.Itoa(store.LineMost-1))},
+		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
+		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
+	c.InLine = image.Found()
+	return image, err
+}
+
+// StillWaits says that the claim still waits at its place, if that is in line. The after-image
+// shows the line.
+func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim, ours bson.D) (Image[R], error) {
+	image, err := s.step(ctx, Refresh, c, ours, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
+	c.InLine = err == nil && image.Found()
+	return image, err
+}
+
+// Sample writes nothing but the server's time.
+func (s *Steps[R, X]) Sample(ctx context.Context, c *Claim, ours bson.D) (Image[R], error) {
+	return s.step(ctx, Draw, c, ours, nil, nil)
+}
+
+// step sends a command of the claim's place, with the server's time in some more fields.
+func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, ours bson.D, conditions []bson.E, u mongobase.Change, dates ...string) (Image[R], error) {
+	for _, d := range dates {
+		u = u.Add("$currentDate", bson.E{Key: d, Value: true})
+	}
+	if u = u.Add("$currentDate", bson.E{Key: s.Lock.Path(FieldAt), Value: true}); len(dates) > 0 {
+		u = u.Add("$max", s.awaited(c.ID)...)
+	}
+	image, err := s.Send(ctx, what, s.Base.Soft, append(slices.Clip(ours), conditions...), bson.D(u), mongobase.After)
+	if err == nil {
+		c.Attempt.Answered(image.Reply, false)
+	}
+	return image, err
+}
+
+// awaited is until when a document has to stay for the sake of its line, if the lock has an end
+// besides its holder's: the TTL index heeds that.
+func (s *Steps[R, X]) awaited(id string) []bson.E {
+	if s.Shape.Fields(id) == s.Lock {
+		return nil
+	}
+	_, until := s.Base.Now().Expiry(store.PlaceFor)
+	return []bson.E{{Key: s.Lock.Path(FieldExpireAt), Value: mongobase.Date(until)}}
+}
+
+// Obstacle is Stand once the claim was refused, and finds whatever document is there: the line
+// may be full, or have the place already.
+func (s *Steps[R, X]) Obstacle(ctx context.Context, c *Claim, ours bson.D, look func(context.Context) (Image[R], error)) (Image[R], error) {
+	image, err := s.Stand(ctx, c, ours, look)
+	if err != nil || image.Found() || c.Place == "" {
+		return image, err
+	}
+	image, err = look(ctx)
+	if err == nil && indexOf(image.Record.Waiters(), c.Place) >= 0 {
+		if again, err := s.StillWaits(ctx, c, ours); err != nil || again.Found() {
+			return again, err
+		}
+	}
+	return image, err
+}
+
+// StepOut takes a place out of the line of the document that ours finds; if silent is set, only if
+// it is the first.
+func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place, silent bool) (Image[R], error) {
+	where := s.Lock.Among(p)
+	if silent {
+		where = s.Lock.At(0, p)
+	}
+	u := mongobase.Change{}.Add("$pull", s.Lock.Among(p)).Unset(s.Lock.place(p))
+	return s.Send(ctx, StepOut, s.Base.Soft, append(slices.Clip(ours), where), append(bson.D(u), s.Lock.Timed()), mongobase.After)
+}
+
+// Pass returns what a grant to a claim whose turn it is (store.Status.Turn) has to compare, and
+// what it takes out of the line, as the line was seen: the claim's place, and before it those that
+// do not count. A place that its waiter was seen at since counts again.
+//
+// Behind other sharers a sharer may have the key too. What comes before it only vanishes, so
+// nothing but its own place is compared.
+func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mongobase.Change) {
+	line, at := seen.Line, indexOf(seen.Line, c.Place)
+	switch {
+	case len(line) == 0:
+		return []bson.E{s.Lock.Unawaited()}, nil
+	case at < 0 || c.Place == "":
+		at = len(line)
+		still = append(still, bson.E{Key: s.Lock.places(), Value: listed(Places(line))})
+	case c.Mode != store.Exclusive:
+		still = append(still, s.Lock.Among(c.Place))
+	}
+	var gone []store.Place
+	for n, w := range line[:min(at+1, len(line))] {
+		if n < at && w.Place != c.Pass && !seen.Stale(w) {
+			continue // shares the key
+		}
+		if c.Mode == store.Exclusive && at < len(line) {
+			still = append(still, s.Lock.At(n, w.Place))
+		}
+		if n < at && w.Place != c.Pass {
+			still = append(still, bson.E{Key: s.Lock.of(w.Place, FieldSeen), Value: dateOrNone(w)})
+		}
+		gone = append(gone, w.Place)
+	}
+	return still, s.Lock.Without(gone...)
+}
+
+func dateOrNone(w store.Waiter) any {
+	if w.Seen.IsZero() {
+		return nil
+	}
+	return mongobase.Date(w.Seen)
+}
+
+// Tell says to the first in line that they may have keys which late copies of claims held for a
+// moment. The engine does not know of that.
+func (s *Steps[R, X]) Tell(ctx context.Context, freed ...store.Status) {
+	var all []store.Notice
+	for _, key := range freed {
+		line := key.Waiting("", "")
+		for _, p := range line[:key.Offered(line)] {
+			if p.Address() != "" {
+				all = append(all, store.Notice{Topic: store.TopicLocks, Key: key.Key, Kind: store.KindOffered, To: p.Address(), Place: p})
+			}
+		}
+	}
+	_ = s.Feed.Notify(ctx, all...)
+}
