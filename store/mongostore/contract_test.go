@@ -32,6 +32,18 @@ func (h *storeAndShell) Purge(key string) error {
 	return err
 }
 
+// Age makes a place older.
+func (h *storeAndShell) Age(key string, p store.Place, by time.Duration) error {
+	ctx, seen := context.Background(), "waits."+string(p)+".seen"
+	raw, err := h.coll.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Raw()
+	if err != nil {
+		return err
+	}
+	date := raw.Lookup("waits", string(p), "seen").Time().Add(-by)
+	_, err = h.coll.UpdateByID(ctx, key, bson.D{{Key: "$set", Value: bson.D{{Key: seen, Value: date}}}})
+	return err
+}
+
 // foreignDocuments are documents that the store must not touch: other programs', with our fields and
 // without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
@@ -68,6 +80,7 @@ type ferretStore struct {
 	store.Store
 	storetest.Purger
 	storetest.Stranger
+	storetest.Ager
 }
 
 func (f ferretStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
@@ -95,7 +108,7 @@ func TestTheStoreKeepsItsContract(t *testing.T) {
 	testserver.Need(t)
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
 		h := hand(t) // a collection for each: FerretDB reads all of it for most filters
-		return ferretStore{h, h, h}
+		return ferretStore{h, h, h, h}
 	})
 }
 
@@ -108,8 +121,7 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 		intact, err := h.Foreign(key)
 		require.NoError(t, err)
 		c := exclusiveClaim(key, time.Second)
-		for want := range 2 {
-			c.Want = time.Duration(want) * time.Minute
+		for _, c.Place = range []store.Place{"", "x:here:1"} {
 			_, err := f.store.Acquire(f.ctx(), c)
 			assert.ErrorIs(t, err, store.ErrForeign, "%v", shape)
 			assert.ErrorContains(t, err, fieldMark, "%v", shape)
@@ -136,8 +148,7 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...))
 		require.NoError(t, err)
 		c := exclusiveClaim(key, time.Second)
-		for want := range 2 {
-			c.Want = time.Duration(want) * time.Minute
+		for _, c.Place = range []store.Place{"", "x:here:1"} {
 			_, err := f.store.Acquire(f.ctx(), c)
 			assert.ErrorIs(t, err, store.ErrForeign, "%v", shape)
 		}

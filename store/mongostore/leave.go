@@ -19,16 +19,18 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 	if _, err := s.base.Read(ctx); err != nil {
 		return store.Status{Key: key}, mongoerr.NotApplied(err)
 	}
-	image, err := s.steps.StepOut(ctx, ours(key), p, silent)
-	switch {
-	case err != nil:
+	var image reply
+	var err error
+	if p != "" { // no path of a field has an empty part
+		image, err = s.steps.StepOut(ctx, ours(key), p, silent)
+	}
+	if err != nil {
 		return store.Status{Key: key}, mongoerr.Mark(err)
-	case image.Found():
+	}
+	if image.Found() {
 		s.last(ctx, key, image.Record, s.base.Soft)
-	default:
-		if image, err = s.find(ctx, key); err != nil {
-			return store.Status{Key: key}, mongoerr.NotApplied(err)
-		}
+	} else if image, err = s.find(ctx, key); err != nil {
+		return store.Status{Key: key}, mongoerr.NotApplied(err)
 	}
 	return s.steps.Status(key, image.Record), image.Record.Foreign()
 }
