@@ -41,21 +41,20 @@ func TestWhatIsOfferedToALine(t *testing.T) {
 		holders []time.Time // when they end
 		offered int
 	}{
-		{line: "", offered: 0},
-		{line: "x x", offered: 1},
-		{line: "s s x s", offered: 2},
-		{line: "s s s", offered: 3},
-		{line: "p2 p2 p2", offered: 2},
-		{line: "p3 p2", offered: 1},
-		{line: "p3 s", offered: 1},
+		{line: "x,x", offered: 1},
+		{line: "s,s,x,s", offered: 2},
+		{line: "s,s,s", offered: 3},
+		{line: "p2,p2,p2", offered: 2},
+		{line: "p3,p2", offered: 1},
+		{line: "p3,s", offered: 1},
 		{line: "x", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
 		{line: "s", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
-		{line: "s s", mode: store.Exclusive, limit: 1, holders: []time.Time{dead}, offered: 2},
-		{line: "x s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
-		{line: "s s x", mode: store.Shared, holders: []time.Time{live, live}, offered: 2},
-		{line: "p2 s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
-		{line: "p2 s", mode: store.Shared, holders: []time.Time{dead}, offered: 1},
-		{line: "p3 p3 p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, dead}, offered: 1},
+		{line: "s,s", mode: store.Exclusive, limit: 1, holders: []time.Time{dead}, offered: 2},
+		{line: "x,s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
+		{line: "s,s,x", mode: store.Shared, holders: []time.Time{live, live}, offered: 2},
+		{line: "p2,s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
+		{line: "p2,s", mode: store.Shared, holders: []time.Time{dead}, offered: 1},
+		{line: "p3,p3,p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, dead}, offered: 1},
 		{line: "p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, live}, offered: 0},
 		{line: "p4", mode: store.Permits, limit: 3, holders: []time.Time{live}, offered: 0},
 		{line: "s", mode: store.Permits, limit: 3, holders: []time.Time{live}, offered: 0},
@@ -64,7 +63,7 @@ func TestWhatIsOfferedToALine(t *testing.T) {
 		for _, end := range c.holders {
 			s.Holders = append(s.Holders, store.Holder{ExpireAt: end})
 		}
-		for i, mode := range strings.Fields(c.line) {
+		for i, mode := range strings.Split(c.line, ",") {
 			s.Line = append(s.Line, store.Waiter{Place: store.Place(fmt.Sprint(mode, ":here:", i)), Seen: now})
 		}
 		line := s.Waiting("", "")
