@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -40,7 +39,7 @@ func (f *fixture) documents() int64 {
 	return n
 }
 
-func TestAThousandReleasesTakeTwoCommands(t *testing.T) {
+func TestReleasesByTheHundredTakeTwoCommandsAndOneMoreIfSomebodyWaits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var claims []store.Claim
@@ -52,20 +51,26 @@ func TestAThousandReleasesTakeTwoCommands(t *testing.T) {
 		require.NoError(t, answer.Err)
 		batch = append(batch, store.Ending{Ref: claims[i].Ref})
 	}
-	waiting := shortClaim("key-500")
-	waiting.Want = time.Minute
-	_, err := f.store.Acquire(f.ctx(), waiting)
-	require.ErrorIs(t, err, store.ErrHeld)
 	f.tap.Take()
-	for i, answer := range f.store.ReleaseMany(f.ctx(), batch) {
-		require.NoError(t, answer.Err)
-		want := batch[i].Key == "key-500"
-		assert.Equal(t, want, answer.Wanted, batch[i].Key)
+	for _, answer := range f.store.Release(f.ctx(), batch[:500]) {
+		require.Equal(t, store.Ended{}, answer)
 	}
 	assert.Equal(t, []string{"find", "delete"}, f.tap.TakeNames())
-	assert.Zero(t, f.documents())
+	waiting := f.waits(f.store, shortClaim("key-700"))
+	f.tap.Take()
+	for i, answer := range f.store.Release(f.ctx(), batch[500:]) {
+		var want store.Ended
+		if batch[500+i].Key == "key-700" {
+			want.Line = []store.Place{waiting.Place}
+		}
+		require.Equal(t, want, answer, batch[500+i].Key)
+	}
+	assert.Equal(t, []string{"find", "delete", "update"}, f.tap.TakeNames())
+	assert.EqualValues(t, 1, f.documents())
+	f.acquire(f.store, anew(waiting))
+	f.tap.Take()
 
-	for _, answer := range f.store.ReleaseMany(f.ctx(), batch) {
+	for _, answer := range f.store.Release(f.ctx(), batch) {
 		require.ErrorIs(t, answer.Err, store.ErrGone)
 	}
 	assert.Equal(t, []string{"find"}, f.tap.TakeNames(), "of a bulk that was released")
@@ -80,25 +85,25 @@ func TestAHundredSharersLeaveWithFourCommands(t *testing.T) {
 		return c
 	})
 	f.tap.Take()
-	for _, answer := range f.store.ReleaseMany(f.ctx(), batch) {
+	for _, answer := range f.store.Release(f.ctx(), batch) {
 		require.NoError(t, answer.Err)
 	}
 	assert.Equal(t, []string{"find", "update", "find", "delete"}, f.tap.TakeNames())
 	assert.Zero(t, f.documents())
 }
 
-func TestABulkOfWakeUpsIsOneInsert(t *testing.T) {
+func TestABulkOfNoticesIsOneInsert(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "capped")
 	f := newFixture(t)
-	for _, err := range f.store.Watch(f.ctx()) { // it makes the collection
+	for _, err := range f.store.Watch(f.ctx(), store.Audience{}) { // it makes the collection
 		require.NoError(t, err)
 		break
 	}
 	f.tap.Take()
 	all := make([]store.Notice, 400)
 	for i := range all {
-		all[i] = store.Notice{Topic: store.TopicLocks, Key: fmt.Sprint("key-", i), Kind: store.KindFreed}
+		all[i] = store.Notice{Topic: store.TopicLocks, Key: fmt.Sprint("key-", i), Kind: store.KindOffered, To: "here"}
 	}
 	require.NoError(t, f.store.Notify(f.ctx(), all...))
 	assert.Equal(t, []string{"insert"}, f.tap.TakeNames())
@@ -116,18 +121,19 @@ func (f *fixture) between(name string, do func()) *Store {
 	})
 }
 
-// A waiter that leaves word after the bulk has looked must be told of the release: its
+// A waiter that joins the line after the bulk has looked must be told of the release: its
 // document is not deleted unseen.
-func TestAWordThatIsLeftDuringABulkIsSeen(t *testing.T) {
+func TestAPlaceThatIsTakenDuringABulkIsSeen(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []store.Mode{store.Exclusive, store.Shared} {
-		t.Run(string(mode), func(t *testing.T) { assert.Equal(t, []string{"key-7"}, wantedDuringABulk(t, mode)) })
+		t.Run(string(mode), func(t *testing.T) { assert.Equal(t, []string{"key-7"}, awaitedDuringABulk(t, mode)) })
 	}
 }
 
-// wantedDuringABulk releases twenty keys, of which key-7 gets a word between the find and the
-// delete. It returns the keys whose release was answered as waited for.
-func wantedDuringABulk(t *testing.T, mode store.Mode) (wanted []string) {
+// awaitedDuringABulk releases twenty keys, for which of key-7 one begins to wait between the find
+// and the write. It returns the keys whose release was answered with a line. All but key-7 must be
+// gone then, and that must be free.
+func awaitedDuringABulk(t *testing.T, mode store.Mode) (awaited []string) {
 	f := newFixture(t)
 	batch := f.taken(20, func(key string) store.Claim {
 		c := shortClaim(key)
@@ -136,50 +142,23 @@ func wantedDuringABulk(t *testing.T, mode store.Mode) (wanted []string) {
 		}
 		return c
 	})
-	wait := func() {
-		c := shortClaim("key-7")
-		c.Want = time.Minute
-		_, err := f.store.Acquire(context.WithoutCancel(t.Context()), c)
-		assert.ErrorIs(t, err, store.ErrHeld)
-	}
-	if mode == store.Shared {
-		wait = func() { // a waiter would be granted the key here: only the word is written
-			c := f.document("key-7")
-			until := time.Now().Add(time.Hour)
-			_, err := f.coll.UpdateOne(context.WithoutCancel(t.Context()), bson.D{{Key: "_id", Value: c.key}},
-				bson.D{{Key: "$set", Value: bson.D{{Key: fieldWanted, Value: mongobase.Date(until)}}}})
-			assert.NoError(t, err)
-		}
-	}
-	s := f.between("delete", wait)
+	var waiting store.Claim
+	write := map[store.Mode]string{store.Exclusive: "delete", store.Shared: "update"}[mode]
+	s := f.between(write, func() { waiting = f.waits(f.another(), shortClaim("key-7")) })
 	_, err := s.base.Read(f.ctx())
 	require.NoError(t, err)
-	for i, answer := range s.ReleaseMany(f.ctx(), batch) {
+	for i, answer := range s.Release(f.ctx(), batch) {
 		require.NoError(t, answer.Err)
-		if answer.Wanted {
-			wanted = append(wanted, batch[i].Key)
+		require.Zero(t, answer.Left)
+		if len(answer.Line) > 0 {
+			awaited = append(awaited, batch[i].Key)
 		}
 	}
-	assert.Zero(t, f.documents())
-	return wanted
-}
-
-func TestAWritersWordOutlivesABulkOfSharers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	c := shortClaim("k")
-	c.Mode, c.Limit = store.Shared, 0
-	f.acquire(f.store, c)
-	writer := shortClaim("k")
-	writer.Want = time.Minute
-	_, err := f.store.Acquire(f.ctx(), writer)
-	require.ErrorIs(t, err, store.ErrHeld)
-	answers := f.store.ReleaseMany(f.ctx(), []store.Ending{{Ref: c.Ref}})
-	assert.Equal(t, []store.Ended{{Wanted: true}}, answers)
-	left := f.document("k")
-	assert.Empty(t, left.Holders)
-	assert.False(t, left.exclusiveWanted.IsZero())
-	assert.False(t, left.expireAt.After(f.store.base.Present()), "its end has just passed")
+	if f.documents() > 0 {
+		assert.EqualValues(t, 1, f.documents())
+		f.acquire(f.another(), anew(waiting))
+	}
+	return awaited
 }
 
 // A bulk whose reply is lost may have been applied; one whose find failed has not.
@@ -191,11 +170,11 @@ func TestABulkWithoutAnAnswerIsUnknownFromItsDeleteOn(t *testing.T) {
 			batch := f.taken(20, shortClaim)
 			ctx, cancel := context.WithCancel(f.ctx())
 			s := f.between(name, cancel)
-			for _, answer := range s.ReleaseMany(ctx, batch) {
+			for _, answer := range s.Release(ctx, batch) {
 				require.Error(t, answer.Err)
 				assert.Equal(t, certain, store.IsCertain(answer.Err), "%v", answer.Err)
 			}
-			for _, answer := range f.store.ReleaseMany(f.ctx(), batch) {
+			for _, answer := range f.store.Release(f.ctx(), batch) {
 				if answer.Err != nil {
 					assert.ErrorIs(t, answer.Err, store.ErrGone)
 				}
@@ -212,12 +191,12 @@ func takenMeanwhile(t *testing.T) (held bool) {
 	batch := f.taken(20, shortClaim)
 	next := shortClaim("key-7")
 	s := f.between("delete", func() {
-		_, err := f.store.Release(context.WithoutCancel(t.Context()), batch[7].Ref, 0)
+		err := released(context.WithoutCancel(t.Context()), f.store, batch[7].Ref, 0)
 		assert.NoError(t, err)
 		_, err = f.store.Acquire(context.WithoutCancel(t.Context()), next)
 		assert.NoError(t, err)
 	})
-	for _, answer := range s.ReleaseMany(f.ctx(), batch) {
+	for _, answer := range s.Release(f.ctx(), batch) {
 		require.NoError(t, answer.Err, "one that was released meanwhile is released")
 	}
 	all, err := f.store.Look(f.ctx(), []string{"key-7"})

@@ -187,7 +187,7 @@ func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
 	held := exclusiveClaim("k", 10*time.Second)
 	f.acquire(f.store, held)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: isModify(name)} })
-	_, err := f.store.Release(f.ctx(), held.Ref, 5*time.Second)
+	err := released(f.ctx(), f.store, held.Ref, 5*time.Second)
 	require.Error(t, err, "the reply was lost, and the release has an answer: the test shows nothing")
 	line.Set(nil)
 	_, err = f.store.Transfer(f.ctx(), held.Ref, exclusiveClaim("k", time.Minute))
@@ -200,7 +200,7 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 	f := newFixture(t)
 	stores := []*Store{f.another(), f.another()}
 	ends := []func(s *Store, r store.Ref){
-		func(s *Store, r store.Ref) { _, _ = s.Release(f.ctx(), r, 0) },
+		func(s *Store, r store.Ref) { _ = released(f.ctx(), s, r, 0) },
 		func(_ *Store, r store.Ref) { f.expire(r, time.Minute) },
 		func(_ *Store, r store.Ref) { _, _ = f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}}) },
 		func(s *Store, r store.Ref) { _ = s.Break(f.ctx(), r, "x", true) },
@@ -390,37 +390,35 @@ func TestAnIndexThatCannotBeMadeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	}
 }
 
-// A holder releases and takes the key again in a loop: the word finds no document, and the
-// look after it finds the next one. If a waiter were told only that the key is held, it would
-// sleep until that holder's end, and no process would know that it waits.
-func TestAWaiterIsNeverRefusedWithoutItsWordInTheDocument(t *testing.T) {
+// A holder releases and takes the key again in a loop: the place finds no document, and the look
+// after it finds the next one. If a waiter were told only that the key is held, it would sleep
+// until that holder's end, and no process would know that it waits.
+func TestAWaiterIsNeverRefusedWithoutItsPlaceInTheLine(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through)
 	other := f.another()
-	first, next, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
-	mine.Want = time.Minute
+	first, next, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), f.placed("k")
 	f.acquire(other, first)
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
-		if name != "findAndModify" || c.Lookup("update", "$max", fieldWanted).IsZero() {
+		if name != "findAndModify" || !isWait(c) {
 			return testserver.Fate{}
 		}
 		line.Set(nil)
 		return testserver.Fate{
-			Before: func() {
-				_, err := other.Release(f.ctx(), first.Ref, 0)
-				assert.NoError(t, err)
-			},
+			Before: func() { assert.NoError(t, released(f.ctx(), other, first.Ref, 0)) },
 			Rewrite: func(reply bson.Raw) bson.D {
 				f.acquire(other, next)
 				return testserver.Edit(reply, nil)
 			},
 		}
 	})
-	_, err := f.store.Acquire(f.ctx(), mine)
-	var held *store.HeldError
-	require.ErrorAs(t, err, &held)
-	if word := f.document("k").Wanted(time.Now()); !word && !held.Free() {
-		t.Error("refused, to sleep, and no word is left")
+	held := f.held(f.store, mine)
+	if len(f.document("k").Line) == 0 && !held.Free() {
+		t.Error("refused, to sleep, and it is not in line")
 	}
+	assert.Equal(t, mine.Place, f.held(f.store, mine).Place, "asked once more")
 }
+
+// isWait tells the command that joins a line.
+func isWait(c bson.Raw) bool { return !c.Lookup("update", "$push").IsZero() }

@@ -31,7 +31,6 @@ const (
 	sentSoftly  = "writeConcern: {w: 1}"
 
 	sentHello = "hello: 1"
-	sentWord  = "findAndModify new: true query: {_id: k, mongolock: 1} update: {$max: {wantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
 )
 
@@ -51,6 +50,48 @@ func sentInsert(mode, id string) string {
 	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} " + sentAlone(mode, id, "") + " upsert: true " + sentDurably
 }
 
+// sentWait joins the line, sentRefresh says that one still waits there.
+func sentWait(place string) string {
+	return fmt.Sprintf("findAndModify new: true query: {_id: k, mongolock: 1, line: {$ne: %[1]s}, line.63: {$exists: false}} "+
+		"update: {$push: {line: %[1]s}, $set: {waits.%[1]s.owner: owner}, $currentDate: {waits.%[1]s.since: true, waits.%[1]s.seen: true, at: true}, $max: {expireAt: DATE}} ", place) + sentSoftly
+}
+
+func sentRefresh(place string) string {
+	return fmt.Sprintf("findAndModify new: true query: {_id: k, mongolock: 1, waits.%[1]s: {$exists: true}} "+
+		"update: {$currentDate: {waits.%[1]s.seen: true, at: true}, $max: {expireAt: DATE}} ", place) + sentSoftly
+}
+
+// sentOffer takes a key that is offered.
+func sentOffer(id, place string) string {
+	return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, holders: {}, line.0: " + place + "} " +
+		sentServed(id, "session: , sessions: ", place) + " " + sentDurably
+}
+
+// sentServed makes a claim the only holder, and takes places out of the line.
+func sentServed(id, unset string, places ...string) string {
+	gone := make([]string, len(places))
+	for i, p := range places {
+		gone[i] = "waits." + p + ": "
+	}
+	if unset != "" {
+		gone = append(gone, unset)
+	}
+	return strings.TrimSuffix(sentHolder(id), "}") + ", $pullAll: {line: [" + strings.Join(places, ", ") + "]}, $unset: {" + strings.Join(gone, ", ") + "}}"
+}
+
+func sentDropping(id string) string {
+	return "update: {$unset: {holders." + id + ": , session: }, $inc: {rev: 1}, $set: {expireAt: DATE}, $currentDate: {at: true}}"
+}
+
+// sentLeaveOfOne releases a key that others wait for.
+func sentLeaveOfOne(id, concern string) string {
+	return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} " + sentDropping(id) + " " + concern
+}
+
+func sentLast(concern string) string {
+	return "findAndModify query: {_id: k, mongolock: 1, holders: {}, line.0: {$exists: false}} remove: true " + concern
+}
+
 func sentUnbroken(id string) string {
 	return fmt.Sprintf("holders.%[1]s.broken: {$exists: false}, holders.%[1]s.released: {$exists: false}", id)
 }
@@ -65,7 +106,7 @@ func sentRenewal(id string) string {
 }
 
 func sentRelease(id, concern string) string {
-	return "findAndModify query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} remove: true " + concern
+	return "findAndModify query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}, line.0: {$exists: false}} remove: true " + concern
 }
 
 // firstClaim is what a client sends before its first claim: it asks whether the collection is
@@ -127,17 +168,11 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrHeld)
 	f.expect("a try on a held key", names, sentUpsert("ID2"), sentFind)
 
-	waiting := other
-	waiting.Want = time.Minute
-	_, err = f.store.Acquire(f.ctx(), waiting)
+	other.Held = true
+	_, err = f.store.Acquire(f.ctx(), other)
 	require.ErrorIs(t, err, store.ErrHeld)
-	f.expect("a waiter on a held key", names, sentUpsert("ID2"),
-		sentWord)
-	waiting.ID = exclusiveClaim("k", 1).ID
-	waiting.Held = true
-	_, err = f.store.Acquire(f.ctx(), waiting)
-	require.ErrorIs(t, err, store.ErrHeld)
-	f.expect("a waiter's further looks", names, sentWord)
+	f.expect("a try on a key that is known to be held", names, sentFind)
+	other.Held = false
 
 	require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}})[0].Err)
 	f.expect("one renewal", names,
@@ -153,24 +188,24 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because}, $inc: {rev: 1}, $currentDate: {at: true}} "+sentDurably)
 	require.NoError(t, f.store.Break(f.ctx(), other.Ref, "because", true))
 	f.expect("the removal after a break", names,
-		"findAndModify query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}, mode: exclusive} remove: true "+sentDurably)
+		"findAndModify query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}, mode: exclusive, line.0: {$exists: false}} remove: true "+sentDurably)
 
 	third := exclusiveClaim("k", 30*time.Second)
 	names = []string{third.ID}
 	f.acquire(f.store, third)
 	f.expect("an acquire once the clock is known", names, sentUpsert("ID"))
-	_, err = f.store.Release(f.ctx(), third.Ref, 0)
+	err = released(f.ctx(), f.store, third.Ref, 0)
 	require.NoError(t, err)
 	f.expect("a release", names, sentRelease("ID", sentSoftly))
-	_, err = f.store.Release(f.ctx(), third.Ref, 0)
+	err = released(f.ctx(), f.store, third.Ref, 0)
 	require.ErrorIs(t, err, store.ErrGone)
-	f.expect("a release that finds nothing", names, sentRelease("ID", sentVoted), sentFind)
+	f.expect("a release that finds nothing", names, sentRelease("ID", sentVoted), sentLeaveOfOne("ID", sentVoted), sentFind)
 
 	kept := exclusiveClaim("k", 30*time.Second)
 	names = []string{kept.ID}
 	f.acquire(f.store, kept)
 	f.tap.Take()
-	_, err = f.store.Release(f.ctx(), kept.Ref, 10*time.Second)
+	err = released(f.ctx(), f.store, kept.Ref, 10*time.Second)
 	require.NoError(t, err)
 	f.expect("MinHold's release", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, holders.ID.ttl: MS, holders.ID.beat: BEAT, holders.ID.epoch: EPOCH, expireAt: DATE}, $inc: {rev: 1}, $currentDate: {at: true}} "+sentSoftly)
@@ -178,12 +213,16 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	settled, err := f.store.Undo(f.ctx(), kept.Ref, nil)
 	require.True(t, settled)
 	require.NoError(t, err)
-	f.expect("an undo", names, sentRelease("ID", sentDurably))
+	sentUndo := func(which string) string {
+		return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, " + which + "} "
+	}
+	f.expect("an undo", names, sentUndo("holders.ID: {$exists: true}, mode: exclusive")+sentDropping("ID")+" "+sentDurably, sentLast(sentDurably))
 	settled, err = f.store.Undo(f.ctx(), kept.Ref, &third.Ref)
 	require.True(t, settled)
 	require.NoError(t, err)
 	f.expect("the undo of a hand-over", []string{kept.ID, third.ID},
-		"findAndModify query: {_id: k, mongolock: 1, mode: exclusive, $and: [{$or: [{holders.ID2: {$exists: true}}, {holders.ID: {$exists: true}}]}]} remove: true "+sentDurably)
+		sentUndo("$and: [{$or: [{holders.ID: {$exists: true}}, {holders.ID2: {$exists: true}}]}], mode: exclusive")+
+			"update: {$unset: {holders.ID: , session: , holders.ID2: }, $inc: {rev: 1}, $set: {expireAt: DATE}, $currentDate: {at: true}} "+sentDurably)
 
 	_, err = f.store.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
@@ -194,6 +233,78 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	for range f.store.List(f.ctx(), "a.") {
 	}
 	f.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
+}
+
+// A free pair takes two commands, and so does the claim of one who begins to wait. From then on
+// each step of a waiter, and each release that hands the key to one, takes one.
+func TestEachStepOfALineSendsWhatTheProtocolSays(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	one, two := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
+	two.Place = store.NewPlace(store.Exclusive, 1, "here")
+	names := []string{one.ID, two.ID, string(two.Place)}
+	f.acquire(f.store, one)
+	f.tap.Take()
+
+	held := f.held(f.store, two)
+	assert.Equal(t, two.Place, held.Place)
+	f.expect("a waiter on a held key", names, sentUpsert("ID2"), sentWait("ID3"))
+	two.InLine = true
+	f.held(f.store, two)
+	f.expect("one who stands in line", names, sentRefresh("ID3"))
+
+	three := f.placed("k")
+	three.Held = true
+	f.held(f.store, three)
+	f.expect("a waiter on a key that is known to be held", []string{string(three.Place)}, sentWait("ID"))
+
+	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: one.Ref, Line: true}})[0]
+	assert.Equal(t, store.Ended{Line: []store.Place{two.Place, three.Place}}, ended)
+	f.expect("a release with a line", names, sentLeaveOfOne("ID", sentSoftly))
+	two.Offered = true
+	g := f.acquire(f.store, two)
+	assert.Equal(t, []store.Place{three.Place}, g.Line)
+	f.expect("the claim of an offer", names, sentOffer("ID2", "ID3"))
+
+	four := f.waits(f.store, f.placed("k"))
+	f.tap.Take()
+	status, err := f.store.Leave(f.ctx(), "k", four.Place, false)
+	require.NoError(t, err)
+	assert.Len(t, status.Line, 1)
+	f.expect("one who gives up", []string{string(four.Place)},
+		"findAndModify new: true query: {_id: k, mongolock: 1, line: ID} update: {$pull: {line: ID}, $unset: {waits.ID: }, $currentDate: {at: true}} "+sentSoftly)
+
+	five := f.waits(f.store, f.placed("k"))
+	f.release(two.Ref)
+	f.tap.Take()
+	five.InLine, five.Pass = true, three.Place
+	f.acquire(f.store, five)
+	f.expect("one that passes another", []string{five.ID, string(three.Place), string(five.Place)}, sentRefresh("ID3"),
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, session: {$exists: false}, line.0: ID2, line.1: ID3} "+sentServed("ID", "", "ID2", "ID3")+" "+sentDurably)
+	f.release(five.Ref)
+	f.tap.Take()
+
+	six := f.placed("k")
+	f.acquire(f.store, six)
+	f.expect("a waiter on a free key", []string{six.ID}, sentUpsert("ID"))
+	seven := f.waits(f.store, f.placed("k"))
+	f.tap.Take()
+	f.release(six.Ref)
+	f.expect("a release that does not know of a line", []string{six.ID}, sentRelease("ID", sentSoftly), sentLeaveOfOne("ID", sentSoftly))
+	_, err = f.store.Leave(f.ctx(), "k", seven.Place, true)
+	require.NoError(t, err)
+	f.expect("the last in line is silent", []string{string(seven.Place)},
+		"findAndModify new: true query: {_id: k, mongolock: 1, line.0: ID} update: {$pull: {line: ID}, $unset: {waits.ID: }, $currentDate: {at: true}} "+sentSoftly,
+		sentLast(sentSoftly))
+	assert.True(t, f.absent("k"))
+}
+
+// placed returns the claim of a waiter.
+func (f *fixture) placed(key string) store.Claim {
+	c := exclusiveClaim(key, 30*time.Second)
+	c.Place = store.NewPlace(c.Mode, c.Limit, "here")
+	return c
 }
 
 func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
@@ -219,7 +330,7 @@ func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	f.tap.Take()
 	f.acquire(f.store, mine)
 	f.expect("a takeover", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind, sentHello,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}, line.0: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
 	r := f.document("k")
 	require.Len(t, r.Holders, 1, "the document")
 	assert.Equal(t, mine.ID, r.Holders[0].ID, "the document has %+v", r.Holders)
@@ -229,20 +340,19 @@ func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")
 	f := newFixture(t)
-	dead, mine, next := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
-	mine.Want, mine.Held = time.Minute, true
-	next.Want, next.Held = time.Minute, true
+	dead, mine, next := exclusiveClaim("k", 30*time.Second), f.placed("k"), f.placed("k")
 	f.acquire(f.store, dead)
 	f.expire(dead.Ref, time.Hour)
 	f.tap.Take()
+	mine.Held, next.Held = true, true
 	f.acquire(f.store, mine)
-	f.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
-	_, err := f.store.Release(f.ctx(), mine.Ref, 0)
-	require.NoError(t, err)
+	names := []string{mine.ID, dead.ID, string(mine.Place)}
+	f.expect("the takeover", names, sentWait("ID3"),
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}, line.0: ID3} "+sentServed("ID", "", "ID3")+" "+sentDurably)
+	f.release(mine.Ref)
 	f.tap.Take()
 	f.acquire(f.store, next)
-	f.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
+	f.expect("one that finds nothing", []string{next.ID, string(next.Place)}, sentWait("ID2"), sentUpsert("ID"))
 }
 
 func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
@@ -352,7 +462,7 @@ func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 		c := exclusiveClaim("k", ttl)
 		f.acquire(f.store, c)
 		f.tap.Take()
-		_, err := f.store.Release(f.ctx(), c.Ref, 0)
+		err := released(f.ctx(), f.store, c.Ref, 0)
 		require.NoError(t, err)
 		f.expect("the release of "+ttl.String(), []string{c.ID}, sentRelease("ID", want))
 	}
@@ -367,16 +477,16 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	defer user.EndSession(f.ctx())
 	inUsers := mongo.NewSessionContext(f.ctx(), user)
 	mine, next, late := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
-	late.Want = time.Minute
+	late.Place = store.NewPlace(store.Exclusive, 1, "here")
 
 	_, err = f.store.Acquire(inUsers, mine)
 	f.inNoSession("acquire", user, err, nil)
 	_, err = f.store.Acquire(inUsers, late)
 	sent := f.inNoSession("a waiter", user, err, store.ErrHeld)
 	a, w := sent[0].Lookup("lsid"), sent[1].Lookup("lsid")
-	assert.True(t, a.Equal(w), "the word was left in another session than the claim's: a late twin would not be refused")
+	assert.True(t, a.Equal(w), "the line was joined in another session than the claim's: a late twin would not be refused")
 	if a, w := sent[0].Lookup("txnNumber").AsInt64(), sent[1].Lookup("txnNumber").AsInt64(); w <= a {
-		t.Errorf("the word's number %d is not above the claim's %d", w, a)
+		t.Errorf("the place's number %d is not above the claim's %d", w, a)
 	}
 	_, err = f.store.Transfer(inUsers, mine.Ref, next)
 	f.inNoSession("transfer", user, err, nil)
@@ -397,8 +507,10 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	f.inNoSession("ensure index", user, err, nil)
 	_, err = f.store.Undo(inUsers, next.Ref, nil)
 	f.inNoSession("undo", user, err, nil)
-	_, err = f.store.Release(inUsers, next.Ref, 0)
+	err = released(inUsers, f.store, next.Ref, 0)
 	f.inNoSession("release", user, err, store.ErrGone)
+	_, err = f.store.Leave(inUsers, "k", late.Place, false)
+	f.inNoSession("leave", user, err, nil)
 }
 
 func (f *fixture) inNoSession(what string, user callerSession, err, want error) []bson.Raw {

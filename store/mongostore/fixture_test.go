@@ -73,6 +73,27 @@ func (f *fixture) acquire(s *Store, c store.Claim) store.Grant {
 	return g
 }
 
+// released releases one holder.
+func released(ctx context.Context, s *Store, r store.Ref, keep time.Duration) error {
+	return s.Release(ctx, []store.Ending{{Ref: r, Keep: keep}})[0].Err
+}
+
+// waits claims a key for one who waits, and is refused.
+func (f *fixture) waits(s *Store, c store.Claim) store.Claim {
+	f.t.Helper()
+	if c.Place == "" {
+		c.Place = store.NewPlace(c.Mode, c.Limit, "here")
+	}
+	f.held(s, c)
+	return c
+}
+
+// anew is the waiter's next claim.
+func anew(c store.Claim) store.Claim {
+	c.ID = rand.Text()
+	return c
+}
+
 func (f *fixture) document(key string) record {
 	f.t.Helper()
 	raw, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()

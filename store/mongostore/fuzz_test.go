@@ -43,7 +43,11 @@ func marshalled(t testing.TB, d bson.D) []byte {
 // mark is not touched by a claim, a release or a renewal, whatever else is in it.
 func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	f.Add(lockDocument(f))
-	f.Add(lockDocument(f, bson.E{Key: fieldWanted, Value: bson.DateTime(1)}))
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", "s:b:2"}}, bson.E{Key: mongolease.FieldWaits, Value: bson.D{
+		{Key: "x:a:1", Value: bson.D{{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldSeen, Value: bson.DateTime(1)}}}, {Key: "s:b:2", Value: 1},
+	}}))
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", 7}}))
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: "x:a:1"}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldExpireAt, Value: bson.DateTime(0)}}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 2}, {Key: fieldHolders, Value: bson.A{1}}}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 1.5}, {Key: fieldMark, Value: bson.D{}}, {Key: fieldRev, Value: nil}}))
@@ -51,7 +55,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		record := readRecord(raw)
 		_ = record.Status("k", time.Now())
-		_ = readWords(raw)
+		_ = readGrant(raw, "ID")
 		if record.Stranger == "" && (len(record.mode) == 0 && record.rev == 0 && record.expireAt.IsZero()) {
 			t.Fatal("taken for ours with nothing in it")
 		}
@@ -102,7 +106,8 @@ func leftAlone(t *testing.T, raw []byte) {
 		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: int64(1)})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
 		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
 		{{Key: "query", Value: ours("k", exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
-		{{Key: "query", Value: ours("k")}, {Key: "update", Value: bson.D{stampAt}}},
+		{{Key: "query", Value: ours("k", lock.Among("x:a:1"))}, {Key: "update", Value: append(bson.D(lock.Without("x:a:1")), stampAt)}},
+		{{Key: "query", Value: ours("k", unheld, unawaited)}, {Key: "remove", Value: true}},
 	} {
 		_, ok := send(append(append(bson.D{{Key: "findAndModify", Value: "c"}}, command...), bson.E{Key: "$db", Value: "d"}))
 		require.True(t, ok, "not answered")

@@ -133,7 +133,7 @@ func TestThroughARouterAnExpiryIsJudgedByTheShardsClock(t *testing.T) {
 	f.acquire(f.store, mine)
 	f.expect("the takeover", []string{mine.ID, dead.ID}, "listCollections", sentHello, "collStats", sentUpsert("ID"),
 		"findAndModify new: true query: {_id: k, mongolock: 1} update: {$currentDate: {at: true}} "+sentSoftly,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}, line.0: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
 }
 
 func TestThroughARouterEachDocumentTellsTheTimeOfABulk(t *testing.T) {
@@ -249,11 +249,9 @@ func TestTheStrictStableAPIIsEnough(t *testing.T) {
 		strict, _ := cmd.Lookup("apiStrict").BooleanOK()
 		require.True(t, strict, "%s is not sent strictly: the test shows nothing", cmd.Index(0).Key())
 	}
-	d.Want = time.Second
-	_, err := f.store.Acquire(f.ctx(), d)
-	assert.ErrorIs(t, err, store.ErrHeld)
+	waiting := f.waits(f.store, d)
 	assert.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: d.Ref, TTL: c.TTL}})[0].Err)
-	_, err = f.store.Look(f.ctx(), []string{"k", "j"})
+	_, err := f.store.Look(f.ctx(), []string{"k", "j"})
 	assert.NoError(t, err)
 	for _, err := range f.store.List(f.ctx(), "") {
 		assert.NoError(t, err)
@@ -261,7 +259,9 @@ func TestTheStrictStableAPIIsEnough(t *testing.T) {
 	_, err = f.store.Transfer(f.ctx(), c.Ref, d)
 	assert.NoError(t, err)
 	assert.NoError(t, f.store.Break(f.ctx(), d.Ref, "x", false))
-	_, err = f.store.Release(f.ctx(), d.Ref, 0)
+	err = released(f.ctx(), f.store, d.Ref, 0)
+	assert.NoError(t, err)
+	_, err = f.store.Leave(f.ctx(), "k", waiting.Place, false)
 	assert.NoError(t, err)
 	assert.NoError(t, f.store.EnsureIndex(f.ctx()))
 }
@@ -321,7 +321,7 @@ func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
 	_, err = s.Acquire(ctx, exclusiveClaim("k", time.Second))
 	assert.ErrorIs(t, err, store.ErrNotApplied, "after %v", time.Since(start))
 	assert.LessOrEqual(t, time.Since(start), pace.Of(time.Second), "after %v: %v", time.Since(start), err)
-	_, err = s.Release(ctx, exclusiveClaim("k", time.Second).Ref, 0)
+	err = released(ctx, s, exclusiveClaim("k", time.Second).Ref, 0)
 	assert.Error(t, err, "released on a server that is not there")
 }
 

@@ -252,19 +252,19 @@ func concernsOfReleases(t *testing.T) map[string]string {
 		concerns[what] = renderedValue(sent[len(sent)-1].Lookup("writeConcern"), nil)
 	}
 	release("one", func(c store.Claim) {
-		_, err := f.store.Release(f.ctx(), c.Ref, 0)
+		err := released(f.ctx(), f.store, c.Ref, 0)
 		assert.NoError(t, err)
 	})
 	release("of many", func(c store.Claim) {
-		assert.NoError(t, f.store.ReleaseMany(f.ctx(), []store.Ending{{Ref: c.Ref}})[0].Err)
+		assert.NoError(t, f.store.Release(f.ctx(), []store.Ending{{Ref: c.Ref}, {Ref: exclusiveClaim("none", time.Second).Ref}})[0].Err)
 	})
 	release("that is not remembered", func(c store.Claim) {
 		f.store.steps.Memory.Forget(c.ID)
-		_, err := f.store.Release(f.ctx(), c.Ref, 0)
+		err := released(f.ctx(), f.store, c.Ref, 0)
 		assert.NoError(t, err)
 	})
 	release("for later", func(c store.Claim) {
-		_, err := f.store.Release(f.ctx(), c.Ref, time.Second)
+		err := released(f.ctx(), f.store, c.Ref, time.Second)
 		assert.NoError(t, err)
 	})
 	return concerns

@@ -31,24 +31,17 @@ func permitClaim(key string, n int, ttl time.Duration) store.Claim {
 	return c
 }
 
-const (
-	sentNoWriter = "$and: [{$or: [{exclusiveWantedUntil: {$not: {$gt: DATE}}}, {mode: exclusive}]}]"
-	sentWriter   = "findAndModify new: true query: {_id: k, mongolock: 1, mode: {$ne: exclusive}} update: {$max: {wantedUntil: DATE, exclusiveWantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
-)
+const sentUnawaited = "line.0: {$exists: false}"
 
 func sentSharedUpsert(id string) string { return sentInsert("shared, limit: 0", id) }
 
 func sentJoin(id string) string {
-	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, " + sentNoWriter + "} update: " +
+	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, " + sentUnawaited + "} update: " +
 		"{$set: {holders." + id + ": " + sentNew + ", rev: REV}, $max: {expireAt: DATE}, $currentDate: {at: true}} " + sentDurably
 }
 
 func sentLeave(id, concern string) string {
-	return "findAndModify new: true query: {_id: k, mongolock: 1, mode: shared, holders." + id + ": {$exists: true}} update: {$unset: {holders." + id + ": }, $currentDate: {at: true}} " + concern
-}
-
-func sentLast(concern string) string {
-	return "findAndModify query: {_id: k, mongolock: 1, rev: REV, " + sentNoWriter + "} remove: true " + concern
+	return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, mode: shared, holders." + id + ": {$exists: true}} update: {$unset: {holders." + id + ": }, $currentDate: {at: true}} " + concern
 }
 
 func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
@@ -70,35 +63,35 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	f.release(three.Ref)
 	f.expect("a leave", names, sentLeave("ID3", sentSoftly))
 
-	writer := exclusiveClaim("k", 30*time.Second)
-	writer.Want = time.Minute
+	writer := f.placed("k")
 	f.held(f.store, writer)
-	f.expect("a writer", append(names, writer.ID), sentUpsert("ID4"), sentWriter)
-	blind := writer
-	blind.ID = exclusiveClaim("k", 1).ID
-	f.store.joins.saw("k", 0, false)
-	f.held(f.store, blind)
-	f.expect("a writer that did not know of readers", []string{blind.ID}, sentUpsert("ID"), sentWord, sentWriter)
+	f.expect("a writer", []string{writer.ID, string(writer.Place)}, sentUpsert("ID"), sentWait("ID2"))
 
 	waiting := sharedClaim("k", 30*time.Second)
-	waiting.Want = time.Minute
+	waiting.Place = store.NewPlace(store.Shared, 0, "here")
+	names = []string{one.ID, waiting.ID, string(waiting.Place), string(writer.Place)}
 	f.held(f.store, waiting)
-	f.expect("a reader whom a writer's word keeps out", names, sentFind,
-		sentWord)
+	f.expect("a reader whom a writer keeps out", names, sentFind, sentWait("ID3"))
+	waiting.InLine = true
+	f.held(f.store, waiting)
+	f.expect("a reader in line", names, sentRefresh("ID3"))
 
 	f.release(two.Ref)
 	f.tap.Take()
-	f.release(one.Ref)
-	f.expect("the last leave, with a writer's word", names, sentLeave("ID", sentSoftly),
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} update: {$set: {expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
-	r := f.document("k")
-	assert.Empty(t, r.Holders, "what is left for the writer: %+v", r)
-	assert.False(t, r.expireAt.After(r.At), "what is left for the writer: %+v", r)
-	assert.LessOrEqual(t, r.At.Sub(r.expireAt), time.Minute, "what is left for the writer: %+v", r)
+	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: one.Ref}})[0]
+	assert.Equal(t, store.Ended{Line: []store.Place{writer.Place, waiting.Place}}, ended)
+	f.expect("the last leave, for a writer", names, sentLeave("ID", sentSoftly))
+	writer.Offered = true
 	f.acquire(f.store, writer)
-	f.expect("the writer's turn", []string{writer.ID}, sentUpsert("ID"), sentWriter,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID")+" "+sentDurably)
-	f.release(writer.Ref)
+	f.expect("the writer's turn", []string{writer.ID, string(writer.Place)}, sentOffer("ID", "ID2"))
+	f.store.Release(f.ctx(), []store.Ending{{Ref: writer.Ref, Line: true}})
+	f.tap.Take()
+	waiting.Offered = true
+	f.acquire(f.store, waiting)
+	f.expect("the reader's turn", names, sentRefresh("ID3"),
+		"findAndModify new: true query: {_id: k, mongolock: 1, $and: [{$or: [{holders: {}}, {mode: shared}]}], line: ID3} update: "+
+			"{$set: {holders.ID2: "+sentNew+", rev: REV, mode: shared, limit: 0}, $max: {expireAt: DATE}, $currentDate: {at: true}, $pullAll: {line: [ID3]}, $unset: {waits.ID3: }} "+sentDurably)
+	f.release(waiting.Ref)
 
 	alone := sharedClaim("k", 90*time.Second)
 	f.acquire(f.store, alone)
@@ -110,7 +103,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 
 func (f *fixture) release(r store.Ref) {
 	f.t.Helper()
-	_, err := f.store.Release(f.ctx(), r, 0)
+	err := released(f.ctx(), f.store, r, 0)
 	require.NoError(f.t, err, "release %q", r.Key)
 }
 
@@ -189,7 +182,7 @@ var shareRaces = []struct {
 				passing := sharedClaim("k", time.Minute)
 				f.acquire(other, passing)
 				other.Renew(f.ctx(), []store.Renewal{{Ref: passing.Ref, TTL: time.Minute, Session: last.ID}})
-				_, _ = other.Release(f.ctx(), passing.Ref, 0)
+				_ = released(f.ctx(), other, passing.Ref, 0)
 			}
 			did := meanwhile(line, isJoin, func() {
 				other.Renew(f.ctx(), []store.Renewal{{Ref: stays.Ref, TTL: time.Minute, Session: last.ID}})
@@ -215,13 +208,11 @@ var shareRaces = []struct {
 		},
 	},
 	{
-		"a join heeds a writer's word", "JoinIgnoresWord",
+		"a join asks that nobody waits", "GrantOutOfTurn",
 		func(f *fixture, line *testserver.Line) string {
 			other := f.another()
 			f.acquire(other, sharedClaim("k", time.Minute))
-			writer := exclusiveClaim("k", time.Minute)
-			writer.Want = time.Minute
-			meanwhile(line, isJoin, func() { f.held(other, writer) })
+			meanwhile(line, isJoin, func() { f.waits(other, exclusiveClaim("k", time.Minute)) })
 			if _, err := f.store.Acquire(f.ctx(), sharedClaim("k", time.Minute)); err == nil {
 				return "a reader passed a waiting writer"
 			}
@@ -229,7 +220,7 @@ var shareRaces = []struct {
 		},
 	},
 	{
-		"the last to leave deletes what it saw", "DeleteWithoutRev",
+		"the last to leave deletes what nobody holds", "LastDeletesHeld",
 		func(f *fixture, line *testserver.Line) string {
 			other := f.another()
 			first, second := sharedClaim("k", time.Minute), sharedClaim("k", time.Minute)
@@ -352,7 +343,7 @@ func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNoClaim(t *testing.T) {
 			line.Set(func(name string, c bson.Raw) testserver.Fate {
 				return testserver.Fate{Stall: isModify(name) && isRemove(c)}
 			})
-			_, err := f.store.Release(f.brief(), c.Ref, 0)
+			err := released(f.brief(), f.store, c.Ref, 0)
 			assert.NoError(t, err, "it has left")
 			r := f.document("k")
 			require.Empty(t, r.Holders, "the test shows nothing: %+v", r)
@@ -373,43 +364,38 @@ func TestARepeatedLeaveDeletesTheEmptyDocument(t *testing.T) {
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		return testserver.Fate{Lose: isModify(name) && isUnset(c)}
 	})
-	_, err := f.store.Release(f.brief(), c.Ref, 0)
+	err := released(f.brief(), f.store, c.Ref, 0)
 	require.Error(t, err, "its reply is lost, and the outcome certain")
 	require.False(t, store.IsCertain(err), "its reply is lost, and the outcome certain: %v", err)
 	require.False(t, f.absent("k"), "the test shows nothing")
 	line.Set(nil)
-	_, err = f.store.Release(f.ctx(), c.Ref, 0)
+	err = released(f.ctx(), f.store, c.Ref, 0)
 	assert.ErrorIs(t, err, store.ErrGone, "said again")
 	assert.True(t, f.absent("k"), "the empty document is left")
 }
 
-func TestAWordWrittenJustBeforeTheDeleteIsSeen(t *testing.T) {
+// A waiter that joins the line when the last holder has left, and before the document is deleted,
+// is its own next look: it finds the key free.
+func TestAPlaceThatIsTakenJustBeforeTheDeleteIsKept(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]store.Claim{"a writer's": exclusiveClaim("k", time.Minute), "another's": permitClaim("k", 1, time.Minute)} {
+	for name, c := range map[string]store.Claim{"a writer": exclusiveClaim("k", time.Minute), "another": permitClaim("k", 1, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
 			f, line := newFixtureOnLine(t)
 			mine := permitClaim("k", 1, time.Minute)
 			f.acquire(f.store, mine)
 			other := f.another()
-			c.Want = time.Minute
-			// The word arrives while the holder is still in, and its reply after the holder
-			// has left. So it is written by hand.
-			meanwhile(line, isRemove, func() {
-				word := fieldWanted
-				if c.Mode == store.Exclusive {
-					word = fieldExclusiveWanted
-				}
-				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
-					bson.D{{Key: "$set", Value: bson.D{{Key: word, Value: time.Now().Add(time.Minute)}}}})
+			did := meanwhile(line, isRemove, func() {
+				p := string(store.NewPlace(c.Mode, c.Limit, "here")) // as a claim that dies right after it
+				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
+					{Key: "$push", Value: bson.D{{Key: fieldLine, Value: p}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits." + p + ".seen", Value: true}}},
+				})
 				assert.NoError(t, err)
+				c.Place = store.Place(p)
 			})
-			wanted, err := f.store.Release(f.ctx(), mine.Ref, 0)
-			assert.True(t, wanted, "wanted")
-			assert.NoError(t, err, "wanted")
-			assert.Equal(t, (c.Mode == store.Exclusive), !f.absent("k"), "the document is kept")
-			if c.Mode == store.Exclusive {
-				f.held(other, permitClaim("k", 1, time.Second))
-			}
+			f.release(mine.Ref)
+			require.True(t, did())
+			require.False(t, f.absent("k"), "the place went with the document")
+			f.held(other, permitClaim("k", 1, time.Second))
 			f.acquire(other, c)
 		})
 	}

@@ -135,7 +135,7 @@ func heldThenLate(t *testing.T, claim store.Claim, slow time.Duration) (f *fixtu
 		return testserver.Fate{}
 	})
 	_, err = f.store.Acquire(f.ctx(), claim)
-	_, e := other.Release(f.ctx(), holder.Ref, 0)
+	e := released(f.ctx(), other, holder.Ref, 0)
 	require.NoError(t, e)
 	require.Len(t, line.Deliver(t), 1, "nothing was stalled: the test shows nothing")
 	return f, err
@@ -145,10 +145,10 @@ func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
 	claim := exclusiveClaim("k", 30*time.Second)
-	claim.Want = time.Minute
+	claim.Place = store.NewPlace(store.Exclusive, 1, "here")
 	f, err := heldThenLate(t, claim, 0)
 	assert.ErrorIs(t, err, store.ErrHeld, "refused, and its twin holds the key")
-	assert.True(t, f.absent("k"), "refused with %v, and its twin holds the key", err)
+	assert.Empty(t, f.document("k").Holders, "refused with %v, and its twin holds the key", err)
 }
 
 func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
@@ -184,7 +184,7 @@ func TestATwinSeenInTheReplyIsRemoved(t *testing.T) {
 			return testserver.Fate{Stall: true}
 		case name == "find":
 			return testserver.Fate{Before: func() {
-				_, err := other.Release(f.ctx(), holder.Ref, 0)
+				err := released(f.ctx(), other, holder.Ref, 0)
 				assert.NoError(t, err)
 				line.Deliver(t)
 				_, landed := f.document("k").Holder(claim.ID)
@@ -229,11 +229,11 @@ func TestAReleaseWhoseReplyIsLostIsGone(t *testing.T) {
 	c := exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: isModify(name)} })
-	_, err := f.store.Release(f.brief(), c.Ref, 0)
+	err := released(f.brief(), f.store, c.Ref, 0)
 	assert.Error(t, err, "certain")
 	assert.False(t, store.IsCertain(err), "certain: %v", err)
 	line.Set(nil)
-	_, err = f.store.Release(f.ctx(), c.Ref, 0)
+	err = released(f.ctx(), f.store, c.Ref, 0)
 	assert.ErrorIs(t, err, store.ErrGone, "repeated")
 }
 
@@ -247,7 +247,7 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 	require.Error(t, r[0].Err, "certain")
 	require.False(t, store.IsCertain(r[0].Err), "certain: %v", r[0].Err)
 	line.Set(nil)
-	_, err := f.store.Release(f.ctx(), c.Ref, 0)
+	err := released(f.ctx(), f.store, c.Ref, 0)
 	require.NoError(t, err)
 	next := exclusiveClaim("k", time.Second)
 	f.acquire(f.store, next)

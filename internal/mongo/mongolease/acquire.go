@@ -80,21 +80,27 @@ func (s *Steps[R, X]) outOfReach(c *Claim, seen R) bool {
 }
 
 // Refuse answers that the key is held, or that others come before the claim, with what is there
-// now. A document of a stranger is no such answer. Nor is the claim's own twin, which landed
-// after the refusal: it is removed, because its reply, and so its token, is lost; and the
-// claimant is told that the key was free for a moment, which is true, and asks again.
+// now. A document of a stranger is no such answer.
+//
+// In two cases the claimant is told that the key was free for a moment, which is true, and asks
+// again: the claim's own twin landed after the refusal, which is removed because its reply, and so
+// its token, is lost; or the claim is not in the line, though that has room: nobody would tell it
+// when the key is free.
 func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, seen R) error {
 	if foreign := seen.Foreign(); foreign != nil {
 		return s.Settle(ctx, c, foreign)
 	}
-	if _, landed := seen.Holder(c.ID); landed {
-		c.Attempt.Twin = true
+	_, landed := seen.Holder(c.ID)
+	c.Attempt.Twin = c.Attempt.Twin || landed
+	line := seen.Waiters()
+	stands := indexOf(line, c.Place) >= 0
+	if landed || c.Place != "" && !stands && len(line) < store.LineMost {
 		var nothing R
 		seen = nothing
 	}
 	s.learn(ctx, seen)
 	refusal := &store.HeldError{Status: s.Status(c.Key, seen)}
-	if indexOf(seen.Waiters(), c.Place) >= 0 {
+	if stands && !landed {
 		refusal.Place = c.Place
 	}
 	return s.Settle(ctx, c, refusal)

@@ -28,6 +28,15 @@ func (f Fields) At(n int, p store.Place) bson.E {
 // Among is the condition that a place is in line.
 func (f Fields) Among(p store.Place) bson.E { return bson.E{Key: f.places(), Value: string(p)} }
 
+// unseen is the condition that a waiter was not seen since it was shown.
+func (f Fields) unseen(w store.Waiter) bson.E {
+	e := bson.E{Key: f.of(w.Place, FieldSeen)}
+	if !w.Seen.IsZero() {
+		e.Value = mongobase.Date(w.Seen)
+	}
+	return e
+}
+
 // Unawaited is the condition that nobody is in line.
 func (f Fields) Unawaited() bson.E { return Lacks(f.places() + ".0") }
 
@@ -164,19 +173,43 @@ func (s *Steps[R, X]) awaited(id string) []bson.E {
 }
 
 // Obstacle is Stand once the claim was refused, and finds whatever document is there: the line
-// may be full, or have the place already.
+// may be full, or have the place already. A full line first loses the places that are stale.
 func (s *Steps[R, X]) Obstacle(ctx context.Context, c *Claim, ours bson.D, look func(context.Context) (Image[R], error)) (Image[R], error) {
 	image, err := s.Stand(ctx, c, ours, look)
 	if err != nil || image.Found() || c.Place == "" {
 		return image, err
 	}
-	image, err = look(ctx)
-	if err == nil && indexOf(image.Record.Waiters(), c.Place) >= 0 {
-		if again, err := s.StillWaits(ctx, c, ours); err != nil || again.Found() {
-			return again, err
+	if image, err = look(ctx); err != nil {
+		return image, err
+	}
+	line := image.Record.Waiters()
+	c.InLine = indexOf(line, c.Place) >= 0
+	if !c.InLine {
+		if room, err := s.makeRoom(ctx, ours, s.Status(c.Key, image.Record)); err != nil || !room {
+			return image, err
 		}
 	}
-	return image, err
+	if again, err := s.Stand(ctx, c, ours, look); err != nil || again.Found() {
+		return again, err
+	}
+	return image, nil
+}
+
+// makeRoom takes the places that are stale out of a full line, and reports whether there were any.
+func (s *Steps[R, X]) makeRoom(ctx context.Context, ours bson.D, seen store.Status) (bool, error) {
+	var gone []store.Place
+	filter := slices.Clip(ours)
+	for _, w := range seen.Line {
+		if seen.Stale(w) {
+			gone = append(gone, w.Place)
+			filter = append(filter, s.Lock.unseen(w))
+		}
+	}
+	if len(seen.Line) < store.LineMost || len(gone) == 0 {
+		return false, nil
+	}
+	_, err := s.Send(ctx, StepOut, s.Base.Soft, filter, append(bson.D(s.Lock.Without(gone...)), s.Lock.Timed()), mongobase.After)
+	return true, err
 }
 
 // StepOut takes a place out of the line of the document that ours finds; if silent is set, only if
@@ -216,18 +249,11 @@ func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mon
 			still = append(still, s.Lock.At(n, w.Place))
 		}
 		if n < at && w.Place != c.Pass {
-			still = append(still, bson.E{Key: s.Lock.of(w.Place, FieldSeen), Value: dateOrNone(w)})
+			still = append(still, s.Lock.unseen(w))
 		}
 		gone = append(gone, w.Place)
 	}
 	return still, s.Lock.Without(gone...)
-}
-
-func dateOrNone(w store.Waiter) any {
-	if w.Seen.IsZero() {
-		return nil
-	}
-	return mongobase.Date(w.Seen)
 }
 
 // Tell says to the first in line that they may have keys which late copies of claims held for a

@@ -1,0 +1,412 @@
+package mongostore
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/store"
+)
+
+// aged says that a waiter was last seen that much earlier.
+func (f *fixture) aged(c store.Claim, by time.Duration) {
+	f.t.Helper()
+	require.NoError(f.t, (&storeAndShell{Store: f.store, coll: f.coll}).Age(c.Key, c.Place, by))
+}
+
+// freed is a key that one waits for, and that nobody holds.
+func (f *fixture) freed(key string) (waiting store.Claim) {
+	f.t.Helper()
+	c := exclusiveClaim(key, time.Minute)
+	f.acquire(f.store, c)
+	waiting = f.waits(f.store, exclusiveClaim(key, time.Minute))
+	f.release(c.Ref)
+	return waiting
+}
+
+// These are the safeties of the line, each in the race that it is for. A scenario returns what
+// went wrong; the controls show what goes wrong without the safety.
+var lineRaces = []struct {
+	name   string
+	safety string // the switch of internal/test/knob that takes it out
+	run    func(f *fixture, line *testserver.Line) string
+}{
+	{
+		"a takeover asks that nobody has begun to wait", "GrantOutOfTurn",
+		func(f *fixture, line *testserver.Line) string {
+			other := f.another()
+			dead := exclusiveClaim("k", time.Minute)
+			f.acquire(other, dead)
+			f.expire(dead.Ref, time.Hour)
+			did := meanwhile(line, isTakeover, func() { // another claim, which dies before it takes the key over
+				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
+					{Key: "$push", Value: bson.D{{Key: "line", Value: "x:here:1"}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits.x:here:1.seen", Value: true}}},
+				})
+				assert.NoError(f.t, err)
+			})
+			_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
+			if require.True(f.t, did()); err == nil {
+				return "a claim passed a waiter that it had not seen"
+			}
+			return ""
+		},
+	},
+	{
+		"a claim in line compares who comes before it", "GrantOutOfTurn",
+		func(f *fixture, line *testserver.Line) string {
+			first := f.freed("k")
+			second := f.waits(f.store, exclusiveClaim("k", time.Minute))
+			f.aged(first, 2*store.PlaceFor)
+			did := meanwhile(line, isTakeover, func() { f.acquire(f.another(), anew(first)) })
+			_, err := f.store.Acquire(f.ctx(), anew(second))
+			if _, holds := f.document("k").Holder(second.ID); err == nil || !did() || holds {
+				return "a key was taken from the first in line"
+			}
+			return ""
+		},
+	},
+	{
+		"a place at which its waiter was seen meanwhile is not passed", "StalePassedBlindly",
+		func(f *fixture, line *testserver.Line) string {
+			other, first := f.another(), f.freed("k")
+			second := f.waits(f.store, exclusiveClaim("k", time.Minute))
+			f.aged(first, 2*store.PlaceFor)
+			did := meanwhile(line, isTakeover, func() {
+				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{{Key: "$currentDate", Value: bson.D{{Key: "waits." + string(first.Place) + ".seen", Value: true}}}})
+				assert.NoError(f.t, err)
+			})
+			_, err := f.store.Acquire(f.ctx(), anew(second))
+			if require.True(f.t, did()); err == nil {
+				return "a waiter that is there was passed"
+			}
+			f.acquire(other, anew(first))
+			return ""
+		},
+	},
+	{
+		"a reader in line compares who holds the key", "OfferUncompared",
+		func(f *fixture, line *testserver.Line) string {
+			c := exclusiveClaim("k", time.Minute)
+			f.acquire(f.store, c)
+			reader := f.waits(f.store, sharedClaim("k", time.Minute))
+			f.release(c.Ref)
+			writer := exclusiveClaim("k", time.Minute)
+			did := meanwhile(line, isServed, func() { // an operator's hand, say: the reader's place stays
+				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{{Key: "$set", Value: bson.D{{Key: "mode", Value: "exclusive"}, {Key: "holders." + writer.ID, Value: bson.D{
+					{Key: "owner", Value: "o"}, {Key: "since", Value: time.Now()}, {Key: "expireAt", Value: time.Now().Add(time.Minute)}, {Key: "ttl", Value: int64(60_000)}, {Key: "beat", Value: int64(1)},
+				}}}}})
+				assert.NoError(f.t, err)
+			})
+			_, err := f.store.Acquire(f.ctx(), anew(reader))
+			if require.True(f.t, did()); err == nil {
+				return "a reader and a writer hold the key"
+			}
+			return ""
+		},
+	},
+	{
+		"a claim of an offer compares that nobody holds the key", "OfferUncompared",
+		func(f *fixture, _ *testserver.Line) string {
+			c := exclusiveClaim("k", time.Minute)
+			f.acquire(f.another(), c)
+			waiting := f.waits(f.store, exclusiveClaim("k", time.Minute))
+			waiting.Offered = true // a notice that came too early
+			if _, err := f.store.Acquire(f.ctx(), anew(waiting)); err == nil {
+				return "two hold the key"
+			}
+			return ""
+		},
+	},
+	{
+		"a release deletes no document with a line", "ReleaseDropsLine",
+		func(f *fixture, line *testserver.Line) string {
+			c := exclusiveClaim("k", time.Minute)
+			f.acquire(f.store, c)
+			var waiting store.Claim
+			did := meanwhile(line, isRemove, func() { waiting = f.waits(f.another(), exclusiveClaim("k", time.Minute)) })
+			ended := f.store.Release(f.ctx(), []store.Ending{{Ref: c.Ref}})[0]
+			if require.True(f.t, did()); !slices.Equal(ended.Line, []store.Place{waiting.Place}) || f.absent("k") {
+				return "a waiter was forgotten"
+			}
+			f.acquire(f.another(), anew(waiting))
+			return ""
+		},
+	},
+	{
+		"the last to leave the line deletes nothing that another has joined", "ReleaseDropsLine",
+		func(f *fixture, line *testserver.Line) string {
+			last := f.freed("k")
+			var next store.Claim
+			did := meanwhile(line, isRemove, func() {
+				next = exclusiveClaim("k", time.Minute)
+				next.Place = "x:here:2"
+				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
+					{Key: "$push", Value: bson.D{{Key: "line", Value: "x:here:2"}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits.x:here:2.seen", Value: true}}},
+				})
+				assert.NoError(f.t, err)
+			})
+			_, err := f.store.Leave(f.ctx(), "k", last.Place, false)
+			require.NoError(f.t, err)
+			if require.True(f.t, did()); f.absent("k") {
+				return "a waiter was forgotten"
+			}
+			f.acquire(f.another(), next)
+			return ""
+		},
+	},
+	{
+		"a break deletes no document with a line", "ReleaseDropsLine",
+		func(f *fixture, line *testserver.Line) string {
+			c := exclusiveClaim("k", time.Minute)
+			f.acquire(f.another(), c)
+			waiting := f.waits(f.another(), exclusiveClaim("k", time.Minute))
+			require.NoError(f.t, f.store.Break(f.ctx(), c.Ref, "why not", true))
+			if f.absent("k") {
+				return "a waiter was forgotten"
+			}
+			f.acquire(f.another(), anew(waiting))
+			return ""
+		},
+	},
+	{
+		"a release that leaves a line moves the revision", "ReleaseKeepsRev",
+		func(f *fixture, line *testserver.Line) string {
+			session := beginSession(f, f.store, time.Minute)
+			batch := f.heldBy(f.store, session, time.Minute, "k", "other")
+			f.waits(f.another(), exclusiveClaim("k", time.Minute))
+			line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Stall: isUpdate(name)} })
+			for _, a := range f.store.Renew(f.brief(), batch) {
+				require.Error(f.t, a.Err)
+			}
+			line.Set(nil)
+			f.release(batch[0].Ref)
+			require.NotEmpty(f.t, line.Deliver(f.t), "nothing was stalled: the test shows nothing")
+			if r := f.document("k"); r.session != "" || !r.expireAt.Before(far) {
+				return "a late entrance into a session keeps the document of nobody for ever"
+			}
+			return ""
+		},
+	},
+}
+
+// isServed tells a grant to one in line.
+func isServed(c bson.Raw) bool { return !c.Lookup("update", "$pullAll").IsZero() }
+
+func TestEachSafetyOfTheLineHoldsInItsRace(t *testing.T) {
+	t.Parallel()
+	for _, race := range lineRaces {
+		t.Run(race.name, func(t *testing.T) {
+			if race.safety == "ReleaseKeepsRev" {
+				needTogether(t)
+			}
+			f, line := newFixtureOnLine(t)
+			assert.Empty(t, race.run(f, line))
+		})
+	}
+}
+
+// Readers that are offered the key together come together: none of them loses a race, and has to
+// look again.
+func TestReadersThatAreOfferedTheKeyLoseNoRace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	c := exclusiveClaim("k", time.Minute)
+	f.acquire(f.store, c)
+	const readers = 8
+	stores, claims := make([]*Store, readers), make([]store.Claim, readers)
+	for i := range claims {
+		stores[i] = f.another()
+		claims[i] = anew(f.waits(stores[i], sharedClaim("k", time.Minute)))
+		claims[i].Offered = true
+	}
+	f.release(c.Ref)
+	var all sync.WaitGroup
+	for i := range claims {
+		all.Go(func() {
+			_, err := stores[i].Acquire(f.ctx(), claims[i])
+			assert.NoError(t, err)
+			assert.Zero(t, stores[i].joins.lost.Load(), "races lost")
+		})
+	}
+	all.Wait()
+	r := f.document("k")
+	assert.Len(t, r.Holders, readers)
+	assert.Empty(t, r.Line)
+	for i := range claims {
+		stores[i].Release(f.ctx(), []store.Ending{{Ref: claims[i].Ref}})
+	}
+	assert.True(t, f.absent("k"))
+}
+
+// A command that is sent twice, or asked for again because its reply was lost, changes nothing.
+func TestAPlaceIsTakenOnceHoweverOftenItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	f, line := newFixtureOnLine(t)
+	f.acquire(f.another(), exclusiveClaim("k", time.Minute))
+	c := f.placed("k")
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		return testserver.Fate{Lose: isModify(name) && isWait(c)}
+	})
+	_, err := f.store.Acquire(f.brief(), c)
+	require.Error(t, err, "no reply came")
+	assert.True(t, store.IsCertain(err), "the claim itself was refused: %v", err)
+	line.Set(nil)
+	assert.Equal(t, c.Place, f.held(f.store, anew(c)).Place)
+	assert.Len(t, f.document("k").Line, 1)
+	for range 2 {
+		_, err = f.store.Leave(f.ctx(), "k", c.Place, false)
+		require.NoError(t, err)
+	}
+	assert.Empty(t, f.document("k").Line)
+}
+
+// The claim of an offer takes the place out of the line in the step of the grant. So a copy of it
+// that comes late, when the claim was undone, misses: whatever the server knows of sessions.
+func TestALateCopyOfTheClaimOfAnOfferMisses(t *testing.T) {
+	t.Parallel()
+	f, line := newFixtureOnLine(t)
+	c := f.freed("k")
+	isOffer := func(c bson.Raw) bool {
+		return !c.Lookup("query", "line.0").IsZero() && !c.Lookup("update", "$set", fieldHolders).IsZero()
+	}
+	first := true
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		if !isModify(name) || !isOffer(c) {
+			return testserver.Fate{}
+		}
+		stall := first
+		first = false
+		return testserver.Fate{Stall: stall, Lose: !stall}
+	})
+	offered := anew(c)
+	offered.Offered = true
+	_, err := f.store.Acquire(f.brief(), offered)
+	require.Error(t, err)
+	require.False(t, store.IsCertain(err), "%v", err)
+	line.Set(nil)
+	settled, err := f.store.Undo(f.ctx(), offered.Ref, nil)
+	require.NoError(t, err)
+	assert.True(t, settled)
+	line.Deliver(t)
+	if !f.absent("k") {
+		assert.Empty(t, f.document("k").Holders, "a ghost")
+	}
+}
+
+// The TTL index goes by the document's end. While somebody waits that is not sooner than the place
+// counts; and not for ever, once nobody comes.
+func TestTheEndOfADocumentCoversItsLine(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	covers := func(what string) {
+		t.Helper()
+		r := f.document("k")
+		require.NotEmpty(t, r.Line, what)
+		for _, w := range r.Line {
+			assert.False(t, r.expireAt.Before(w.Seen.Add(store.PlaceFor)), what)
+		}
+		assert.Less(t, time.Until(r.expireAt), time.Hour, what)
+	}
+	c := exclusiveClaim("k", pace.Of(time.Second))
+	f.acquire(f.store, c)
+	waiting := f.waits(f.store, exclusiveClaim("k", time.Second))
+	covers("held for a short time")
+	f.release(c.Ref)
+	covers("free")
+	f.acquire(f.store, anew(waiting))
+	waiting = f.waits(f.store, exclusiveClaim("k", time.Minute))
+	covers("held by one who waited")
+	f.takesOverInLine(waiting)
+
+	for _, keep := range []store.Claim{exclusiveClaim("k", time.Minute), sharedClaim("k", time.Minute)} {
+		session := beginSession(f, f.store, time.Minute)
+		f.acquire(f.store, keep)
+		require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: keep.Ref, TTL: time.Minute, Session: session.ID}})[0].Err)
+		waiting := f.waits(f.store, exclusiveClaim("k", time.Minute))
+		require.False(t, f.document("k").expireAt.Before(far), "the session keeps it")
+		f.release(keep.Ref)
+		covers("once it is under no session")
+		f.takesOverInLine(waiting)
+	}
+}
+
+// takesOverInLine claims a key for one who waits, until it is granted, and releases it.
+func (f *fixture) takesOverInLine(c store.Claim) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		c = anew(c)
+		_, err := f.store.Acquire(f.ctx(), c)
+		return err == nil
+	}, pace.Of(20*time.Second), 20*time.Millisecond)
+	f.release(c.Ref)
+}
+
+// A sweep that finds somebody in line leaves that line, and says which keys are free.
+func TestASweepTellsOfTheKeysThatAreAwaited(t *testing.T) {
+	t.Parallel()
+	for name, during := range map[string]bool{"before the sweep": false, "during the sweep": true} {
+		t.Run(name, func(t *testing.T) {
+			f, line := newFixtureOnLine(t)
+			process := f.another()
+			session := beginSession(f, process, time.Minute)
+			ttl := pace.Of(200 * time.Millisecond)
+			keptByASession(f, process, "k", session.ID, ttl)
+			keptByASession(f, process, "other", session.ID, ttl)
+			var waiting store.Claim
+			wait := func() { waiting = f.waits(f.another(), exclusiveClaim("k", time.Minute)) }
+			if !during {
+				wait()
+			}
+			time.Sleep(2 * ttl) // real: they run out by the clock of the server
+			require.NoError(t, f.store.EndSession(f.ctx(), session.ID))
+			line.Set(func(name string, _ bson.Raw) (fate testserver.Fate) {
+				if name == "delete" && during {
+					during = false
+					fate.Before = func() { // as of one that dies right after it
+						_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
+							{Key: "$push", Value: bson.D{{Key: "line", Value: "x:here:1"}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits.x:here:1.seen", Value: true}}},
+						})
+						assert.NoError(t, err)
+						waiting = exclusiveClaim("k", time.Minute)
+						waiting.Place = "x:here:1"
+					}
+				}
+				return fate
+			})
+			var freed []string
+			require.Eventually(t, func() bool { // it has to be sure that they are over
+				more, err := f.store.Sweep(f.ctx())
+				assert.NoError(t, err)
+				freed = append(freed, more...)
+				return f.absent("other") && len(f.document("k").Holders) == 0
+			}, pace.Of(20*time.Second), 20*time.Millisecond)
+			assert.Equal(t, []string{"k"}, freed)
+			f.acquire(f.store, anew(waiting))
+			assert.Empty(t, f.document("k").session)
+		})
+	}
+}
+
+// Who comes behind a full line has no place, and is told who holds the key.
+func TestAFullLineOfTheLivingIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.acquire(f.store, exclusiveClaim("k", time.Minute))
+	for range store.LineMost {
+		f.waits(f.store, exclusiveClaim("k", time.Minute))
+	}
+	before := f.document("k")
+	held := f.held(f.store, f.placed("k"))
+	assert.Empty(t, held.Place)
+	assert.Len(t, held.Holders, 1)
+	assert.Equal(t, store.LineMost, held.Ahead())
+	assert.Equal(t, before, f.document("k"))
+}
