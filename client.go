@@ -197,13 +197,15 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 	return nil
 }
 
-// drain ends the waits, and refuses new calls of Acquire. It frees the keys that are kept idle.
+// drain ends the waits, and refuses new calls of Acquire. It frees the keys that are kept idle, and
+// leaves the lines.
 func (c *Client) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.drained.Swap(true) {
 		close(c.draining)
 		c.dismissAll()
+		c.leaveLines()
 	}
 }
 

@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -69,12 +70,13 @@ func (c heads) Ask(keys []string) {
 func (c heads) Offered(key string, p store.Place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues.All[key]
-	switch {
-	case q != nil && q.head != nil && (p == "" || p == q.view.Place):
+	switch q := c.queueOf(key); {
+	case q.head != nil && (p == "" || p == q.view.Place):
 		q.view.HeardOffer(c.clock.Now())
 		q.head.poke()
-	case p != "" && (q == nil || p != q.served): // nobody waits with it any more
+	case p == "":
+		q.offeredAt = c.clock.Now()
+	case p != q.served: // nobody waits with it any more
 		c.giveUpPlace(key, p)
 	}
 }
@@ -316,6 +318,28 @@ func (c *Client) giveUpPlace(key string, p store.Place) {
 			}
 		}
 	})
+}
+
+// leaveLines gives up all places, a few at a time, because the client shuts down. c.mu is held.
+func (c *Client) leaveLines() {
+	places := map[string]store.Place{}
+	for key, q := range c.queues.All {
+		if q.view.Joined {
+			places[key], q.view.Joined = q.view.Place, false
+		}
+	}
+	keys := make(chan string, len(places))
+	for _, key := range slices.Sorted(maps.Keys(places)) {
+		keys <- key
+	}
+	close(keys)
+	for range min(closeWorkers, len(places)) {
+		c.background.Go(func() {
+			for key := range keys {
+				_ = c.leaveLine(key, places[key], false)
+			}
+		})
+	}
 }
 
 // removePlace takes a place out of the line that was offered the key and did not take it.

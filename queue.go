@@ -23,10 +23,11 @@ type queue struct {
 	watched    bool             // the client's watch counts this queue
 	readAt     monotonic.Moment // when the head reads a key that this client holds; zero: no need
 
-	streak   streak           // of the holder
-	served   store.Place      // that was granted last
-	others   []store.Place    // who waited when this client last released the key
-	othersAt monotonic.Moment // when that was; zero: never
+	streak    streak           // of the holder
+	served    store.Place      // that was granted last
+	others    []store.Place    // who waited when this client last released the key
+	othersAt  monotonic.Moment // when that was; zero: never
+	offeredAt monotonic.Moment // when this client was last offered the key, and nobody waited yet; zero: never
 }
 
 // othersFor is how long other processes are assumed to wait, after a release found them waiting.
@@ -80,6 +81,7 @@ func (c *Client) stand(q *queue) {
 	t := q.head.terms
 	q.view = line.View{Mode: t.mode, Limit: t.limit, Place: c.placeFor(t), Seen: q.view.Seen}
 	q.view.Look()
+	q.view.WasOffered(q.offeredAt)
 }
 
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are

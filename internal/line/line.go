@@ -118,6 +118,10 @@ func (v *View) HeardOffer(now monotonic.Moment) {
 	v.turn, v.told, v.tries = true, now, 0
 }
 
+// WasOffered takes in such a notice that came before the waiter did: the release that it tells of
+// may be under way.
+func (v *View) WasOffered(at monotonic.Moment) { v.told = at }
+
 // HeardNext takes in a notice that the key is offered to those before us.
 func (v *View) HeardNext(now monotonic.Moment) {
 	v.next = now
@@ -189,14 +193,13 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 		i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return !s.Stale(w) })
 		at = min(at, now.Add(s.Line[i].Seen.Add(store.ReserveFor).Sub(s.Now)+again))
 	}
-	opens := now.Add(term.Drifted(v.opens(s)))
-	switch {
+	switch left := v.opens(s); {
 	case v.first != "":
 		at = min(at, v.since.Add(v.delay(v.first)))
-	case v.index > 0:
-		at = min(at, opens.Add(v.delay(s.Waiting(v.Place, "")[0])))
-	default:
-		at = min(at, opens)
+	case left > 0 && v.index > 0:
+		at = min(at, now.Add(term.Drifted(left)+v.delay(s.Waiting(v.Place, "")[0])))
+	case left > 0:
+		at = min(at, now.Add(term.Drifted(left)))
 	}
 	v.askAt = at
 }

@@ -1,0 +1,337 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// crowd lets n processes acquire and release a key in a loop, each on a connection of its own on
+// which a call takes 2 to 6 ms. It returns the grants, the calls of a grant, and how evenly
+// the grants are spread (Jain's index).
+func crowd(t *testing.T, n int) (grants int64, calls, even float64) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		var stores []*crowdStore
+		var each []*atomic.Int64
+		var stops []func()
+		for range n {
+			s := &crowdStore{hookedStore: newSlowStore(mem, time.Millisecond)}
+			one, stop := loop(t, newClient(t, s), 1, 0)
+			stores, each, stops = append(stores, s), append(each, one), append(stops, stop)
+		}
+		time.Sleep(5 * time.Second) // virtual: they know that others wait
+		for i, s := range stores {
+			s.reset()
+			s.notified.Store(0)
+			each[i].Store(0)
+		}
+		time.Sleep(20 * time.Second)
+		var sum, squares, sent float64
+		for i, s := range stores {
+			sent += float64(s.total()) + float64(s.notified.Load())
+			mine := float64(each[i].Load())
+			sum, squares = sum+mine, squares+mine*mine
+		}
+		grants, calls, even = int64(sum), sent/sum, sum*sum/(float64(n)*squares)
+		var all sync.WaitGroup // each stop waits for its own process, which may wait for another
+		for _, stop := range stops {
+			all.Go(stop)
+		}
+		all.Wait()
+	})
+	return grants, calls, even
+}
+
+// A crowdStore counts the calls that hookedStore does not.
+type crowdStore struct {
+	*hookedStore
+	notified atomic.Int64
+}
+
+func (s *crowdStore) Notify(ctx context.Context, all ...store.Notice) error {
+	s.notified.Add(1)
+	return s.mem.Notify(ctx, all...)
+}
+
+func (s *crowdStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	s.called("leave")
+	return s.mem.Leave(ctx, key, p, silent)
+}
+
+// A grant takes four calls, however many wait: to join the line, to take the key when it is
+// offered, to release it, and a notice. On MongoDB two more, for the notices that are heard.
+func TestACrowdCostsAGrantWhatOneWaiterCosts(t *testing.T) {
+	two, _, _ := crowd(t, 2)
+	for _, n := range []int{2, 8, 32} {
+		grants, calls, even := crowd(t, n)
+		t.Logf("%d processes: %d grants, %.2f calls a grant, Jain's index %.4f", n, grants, calls, even)
+		assert.LessOrEqual(t, calls, 4.6, "calls a grant, of %d", n)
+		assert.GreaterOrEqual(t, even, 0.99, "Jain's index, of %d", n)
+		assert.GreaterOrEqual(t, float64(grants), 0.9*float64(two), "grants, of %d", n)
+	}
+}
+
+func TestProcessesAreServedInTheOrderInWhichTheyCame(t *testing.T) {
+	for _, feed := range []bool{true, false} {
+		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
+			onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+				var opts []mongolock.ClientOption
+				if !feed {
+					opts = append(opts, mongolock.WithoutFeed())
+				}
+				l := acquire(t, newClient(t, s), "k")
+				served := make(chan int, 10)
+				for i := range 10 {
+					wait := inBackground(t.Context(), newClient(t, s, opts...), "k")
+					time.Sleep(time.Millisecond)
+					go func() {
+						r := <-wait
+						if assert.NoError(t, r.err) {
+							served <- i
+							release(t, r.lease)
+						}
+					}()
+				}
+				release(t, l)
+				for i := range 10 {
+					assert.Equal(t, i, <-served)
+				}
+			})
+		})
+	}
+}
+
+// stand puts n places of processes that died into the line of a key that is held.
+func stand(t *testing.T, s *memstore.Store, m store.Mode, n int) {
+	t.Helper()
+	for i := range n {
+		claim := store.Claim{Ref: store.Ref{Key: "k", ID: fmt.Sprint("dead", i), Mode: m}, TTL: time.Minute, Owner: "dead"}
+		if m == store.Exclusive {
+			claim.Limit = 1
+		}
+		claim.Place = store.NewPlace(m, claim.Limit, "dead")
+		_, err := s.Acquire(t.Context(), claim)
+		require.ErrorIs(t, err, store.ErrHeld)
+	}
+}
+
+func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		l := acquire(t, newClient(t, s), "k")
+		stand(t, b.mem, store.Exclusive, 1)
+		wait := inBackground(t.Context(), newClient(t, s), "k")
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		release(t, l)
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, start, time.Second, 1100*time.Millisecond)
+		release(t, r.lease)
+		mustBeFree(t, b, "k")
+	})
+}
+
+// The page of guarantees promises: no longer than until their places are stale.
+func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		l := acquire(t, newClient(t, s), "k")
+		stand(t, b.mem, store.Exclusive, store.LineMost)
+		start := time.Now()
+		wait := inBackground(t.Context(), newClient(t, s), "k")
+		time.Sleep(time.Second)
+		release(t, l)
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, start, time.Second, store.PlaceFor+5*time.Second)
+		release(t, r.lease)
+	})
+}
+
+func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		c := newClient(t, s)
+		l := acquire(t, c, "k")
+		stand(t, b.mem, store.Exclusive, 2)
+		release(t, l)
+		mustBeFree(t, b, "k")
+		_, err := c.TryAcquire(t.Context(), "k")
+		var held *mongolock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, 2, held.Ahead())
+		assert.ErrorContains(t, err, "2 others wait before")
+		_, err = c.TryAcquire(t.Context(), "k", mongolock.Shared())
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
+		time.Sleep(store.PlaceFor)
+		release(t, acquire(t, c, "k"))
+	})
+}
+
+func TestAWaiterThatGivesUpIsInTheWayOfNobody(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		holder := newClient(t, s)
+		l := acquire(t, holder, "k")
+		_, err := newClient(t, s).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		var held *mongolock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Zero(t, held.Ahead())
+		closed := newClient(t, s)
+		first := inBackground(t.Context(), closed, "k")
+		synctest.Wait()
+		second := inBackground(t.Context(), newClient(t, s), "k")
+		synctest.Wait()
+		_, err = newClient(t, s).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, 2, held.Ahead())
+		require.NoError(t, closed.Close())
+		assert.Error(t, (<-first).err)
+		synctest.Wait()
+		status, err := holder.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Len(t, status.Line, 1, "the one who still waits")
+		start := time.Now()
+		release(t, l)
+		r := <-second
+		require.NoError(t, r.err)
+		tookBetween(t, start, 0, 10*time.Millisecond)
+		release(t, r.lease)
+		for left := range b.mem.List(t.Context(), "") {
+			assert.Fail(t, "a record is left", "%v", left)
+		}
+	})
+}
+
+// A waiter whose notices are lost looks now and then.
+func TestAWaiterThatIsToldNothingIsServedWithinHalfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivalry(t)
+		l := acquire(t, r.one, "k", mongolock.TTL(time.Hour))
+		wait := inBackground(t.Context(), r.two, "k")
+		time.Sleep(5 * time.Second)
+		r.far.deaf.Store(true)
+		start := time.Now()
+		release(t, l)
+		got := <-wait
+		require.NoError(t, got.err)
+		tookBetween(t, start, time.Second, 30*time.Second)
+		release(t, got.lease)
+	})
+}
+
+// The reply to a release was lost, and with it who waits: the client asks, and tells them.
+func TestAReleaseWhoseReplyIsLostTellsTheNext(t *testing.T) {
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
+		wait := inBackground(t.Context(), newClient(t, b.mem), "k")
+		time.Sleep(5 * time.Second)
+		b.hook(func(h *hooks) {
+			h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+				do()
+				return store.Ended{Err: errNet}
+			}
+		})
+		start := time.Now()
+		assert.Error(t, l.Release())
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, start, 0, time.Second)
+		b.hook(func(h *hooks) { h.release = nil })
+		release(t, r.lease)
+	})
+}
+
+// One that was passed joins the line again, at its end.
+func TestASlowProcessLosesItsPlaceAndNotItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		slow := newHookedStore(mem)
+		l := acquire(t, newClient(t, mem), "k")
+		late := inBackground(t.Context(), newClient(t, slow), "k")
+		time.Sleep(time.Second)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		slow.hook(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				time.Sleep(3 * time.Second)
+				return do()
+			}
+		})
+		release(t, l)
+		r := <-next
+		require.NoError(t, r.err)
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		release(t, r.lease)
+		r = <-late
+		require.NoError(t, r.err)
+		tookBetween(t, start, 0, 4*time.Second)
+		release(t, r.lease)
+	})
+}
+
+// Whoever waits behind a holder that releases with MinHold learns of the new end.
+func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+		start := time.Now()
+		l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
+		wait := inBackground(t.Context(), newClient(t, s), "k")
+		time.Sleep(5 * time.Second)
+		release(t, l)
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, start, 20*time.Second, 20*time.Second+100*time.Millisecond)
+		release(t, r.lease)
+	})
+}
+
+// The line survives what a claim of unknown outcome leaves.
+func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
+			whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+				l := acquire(t, newClient(t, b.mem), "k")
+				wait := inBackground(t.Context(), newClient(t, s), "k")
+				time.Sleep(time.Second)
+				behind := inBackground(t.Context(), newClient(t, b.mem), "k")
+				time.Sleep(time.Second)
+				once := true
+				b.hook(func(h *hooks) {
+					h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+						if !once {
+							return do()
+						}
+						once = false
+						if applied {
+							_, _ = do()
+						}
+						return store.Grant{}, errors.New("reply lost")
+					}
+				})
+				start := time.Now()
+				release(t, l)
+				for range 2 { // it keeps its place, if the claim was not applied
+					var r result
+					select {
+					case r = <-wait:
+					case r = <-behind:
+					}
+					require.NoError(t, r.err)
+					tookBetween(t, start, 0, 4*time.Second)
+					release(t, r.lease)
+				}
+			})
+		})
+	}
+}
