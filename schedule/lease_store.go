@@ -139,17 +139,22 @@ func (e *leaseStore) Renew(ctx context.Context, batch []store.Renewal) []store.R
 			e.prolong(batch[i].ID, 2*batch[i].TTL)
 		}
 	}
+	sideBySide(len(batch), renew)
+	return answers
+}
+
+// sideBySide calls f for each entry of a batch, for a few at a time.
+func sideBySide(entries int, f func(i int)) {
 	const atOnce = 16
 	var wg sync.WaitGroup
-	for first := range min(atOnce, len(batch)) {
+	for first := range min(atOnce, entries) {
 		wg.Go(func() {
-			for i := first; i < len(batch); i += atOnce {
-				renew(i)
+			for i := first; i < entries; i += atOnce {
+				f(i)
 			}
 		})
 	}
 	wg.Wait()
-	return answers
 }
 
 func (e *leaseStore) prolong(id string, d time.Duration) {
@@ -160,12 +165,18 @@ func (e *leaseStore) prolong(id string, d time.Duration) {
 	}
 }
 
-// Release ends a run in the way that ended has recorded. A run that the lease engine gives back
+// Release ends runs in the way that ended has recorded. A run that the lease engine gives back
 // by itself was granted too late to begin, or was lost while its function ran.
-func (e *leaseStore) Release(ctx context.Context, r store.Ref, _ time.Duration) (wanted bool, err error) {
+func (e *leaseStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	answers := make([]store.Ended, len(batch))
+	sideBySide(len(batch), func(i int) { answers[i].Err = e.release(ctx, batch[i].Ref) })
+	return answers
+}
+
+func (e *leaseStore) release(ctx context.Context, r store.Ref) (err error) {
 	t, ok := e.find(r.ID)
 	if !ok {
-		return false, store.ErrGone
+		return store.ErrGone
 	}
 	switch {
 	case !t.begun:
@@ -185,7 +196,7 @@ func (e *leaseStore) Release(ctx context.Context, r store.Ref, _ time.Duration) 
 	if err == nil || errors.Is(err, store.ErrGone) {
 		e.forget(r.ID)
 	}
-	return false, err
+	return err
 }
 
 // endAs returns an End of the run with that outcome.
@@ -222,6 +233,10 @@ func (e *leaseStore) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (s
 
 func (*leaseStore) Transfer(context.Context, store.Ref, store.Claim) (store.Grant, error) {
 	return store.Grant{}, errNoSuchDuty
+}
+
+func (*leaseStore) Leave(context.Context, string, store.Place, bool) (store.Status, error) {
+	return store.Status{}, errNoSuchDuty
 }
 
 func (*leaseStore) Break(context.Context, store.Ref, string, bool) error { return errNoSuchDuty }
