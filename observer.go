@@ -130,9 +130,13 @@ type Stats struct {
 	Unreleased int       // leases that have ended and are not given back yet
 	Waiters    int       // calls of Acquire that have not been answered
 	Candidates int       // those of Waiters that wait to be elected by package leader, perhaps for ever
+	InLine     int       // keys in whose line this client stands, candidates aside
 	CleanUps   int       // claims of unknown outcome that are being cleaned up
 	Feed       FeedState // whether the waiters hear of freed keys
 
+	// Ahead is the most waiters that come before this client in the line of one key, candidates
+	// aside, as it last saw that line: up to half a minute ago.
+	Ahead int
 	// OldestWait is how long the longest waiter has waited, candidates aside.
 	OldestWait time.Duration
 	// OldestRenewal is the time since the last renewal, or the grant, of the lease that has
@@ -151,16 +155,18 @@ type Stats struct {
 	Unobserved uint64
 }
 
-// Plus adds up the numbers of two clients. Of each age it keeps the greater, and Package and
-// Feed come from s.
+// Plus adds up the numbers of two clients. Of Ahead and of each age it keeps the greater, and
+// Package and Feed come from s.
 func (s Stats) Plus(t Stats) Stats {
 	s.Held += t.Held
 	s.Idle += t.Idle
 	s.Unreleased += t.Unreleased
 	s.Waiters += t.Waiters
 	s.Candidates += t.Candidates
+	s.InLine += t.InLine
 	s.CleanUps += t.CleanUps
 	s.Unobserved += t.Unobserved
+	s.Ahead = max(s.Ahead, t.Ahead)
 	s.OldestWait = max(s.OldestWait, t.OldestWait)
 	s.OldestRenewal = max(s.OldestRenewal, t.OldestRenewal)
 	s.Calls, s.Commands = sums(s.Calls, t.Calls), sums(s.Commands, t.Commands)
@@ -209,6 +215,12 @@ func (c *Client) Stats() Stats {
 	s.OldestRenewal = now.Sub(renewed)
 	s.Waiters, s.Candidates, s.CleanUps = c.waiting, c.candidates, c.cleaner.Len()
 	for q := range maps.Values(c.queues.All) {
+		if v := &q.view; q.head != nil && !q.head.candidate && v.Joined && v.Seen != nil {
+			s.Ahead = max(s.Ahead, (&HeldError{Status: *v.Seen, Place: v.Place}).Ahead())
+			if v.In {
+				s.InLine++
+			}
+		}
 		for w := q.head; w != nil; w = w.next { // a candidate may stand before others
 			if !w.candidate {
 				s.OldestWait = max(s.OldestWait, now.Sub(w.since))

@@ -75,6 +75,43 @@ func TestStatsTellHowManyWaitAndForHowLong(t *testing.T) {
 	})
 }
 
+func TestStatsTellHowManyComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		theirs := acquire(t, newClient(t, s), "a")
+		var rivals []<-chan result
+		for range 2 {
+			rivals = append(rivals, inBackground(t.Context(), newClient(t, s), "a"))
+			synctest.Wait()
+		}
+		client := newClient(t, s)
+		ahead := func() [2]int {
+			synctest.Wait()
+			stats := client.Stats()
+			return [2]int{stats.InLine, stats.Ahead}
+		}
+		assert.Equal(t, [2]int{0, 0}, ahead())
+		got := inBackground(t.Context(), client, "a")
+		assert.Equal(t, [2]int{1, 2}, ahead())
+		other := acquire(t, newClient(t, s), "b")
+		first := inBackground(t.Context(), client, "b")
+		synctest.Wait()
+		second := inBackground(t.Context(), client, "b")
+		assert.Equal(t, [2]int{2, 2}, ahead(), "one place for both")
+		release(t, theirs)
+		next := <-rivals[0]
+		time.Sleep(time.Minute) // it looks now and then
+		assert.Equal(t, [2]int{2, 1}, ahead())
+		release(t, next.lease)
+		release(t, (<-rivals[1]).lease)
+		release(t, (<-got).lease)
+		release(t, other)
+		release(t, (<-first).lease)
+		release(t, (<-second).lease)
+		assert.Equal(t, [2]int{0, 0}, ahead())
+	})
+}
+
 func TestTheOldestRenewalGrowsWhileRenewalsFail(t *testing.T) {
 	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		client := newClient(t, s)
@@ -223,11 +260,11 @@ func (r *selfReader) Begin(ctx context.Context, _ mongolock.Operation) (context.
 }
 
 func TestStatsAreAddedUpWithoutChangingEither(t *testing.T) {
-	a := mongolock.Stats{Package: "mongolock", Held: 1, Unreleased: 2, Waiters: 3, Candidates: 4, CleanUps: 5, Unobserved: 6,
+	a := mongolock.Stats{Package: "mongolock", Held: 1, Unreleased: 2, Waiters: 3, Candidates: 4, InLine: 7, CleanUps: 5, Unobserved: 6, Ahead: 8,
 		Feed: mongolock.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: time.Second, Calls: map[string]uint64{"acquire": 7, "renew": 1}}
-	b := mongolock.Stats{Package: "doclock", Held: 10, Unreleased: 20, Waiters: 30, Candidates: 40, CleanUps: 50, Unobserved: 60,
+	b := mongolock.Stats{Package: "doclock", Held: 10, Unreleased: 20, Waiters: 30, Candidates: 40, InLine: 70, CleanUps: 50, Unobserved: 60, Ahead: 2,
 		Feed: mongolock.FeedNone, OldestWait: time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 70, "undo": 1}}
-	assert.Equal(t, mongolock.Stats{Package: "mongolock", Held: 11, Unreleased: 22, Waiters: 33, Candidates: 44, CleanUps: 55, Unobserved: 66,
+	assert.Equal(t, mongolock.Stats{Package: "mongolock", Held: 11, Unreleased: 22, Waiters: 33, Candidates: 44, InLine: 77, CleanUps: 55, Unobserved: 66, Ahead: 8,
 		Feed: mongolock.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 77, "renew": 1, "undo": 1}}, a.Plus(b))
 	assert.Equal(t, map[string]uint64{"acquire": 7, "renew": 1}, a.Calls)
 	assert.Equal(t, b.Calls, mongolock.Stats{}.Plus(b).Calls)

@@ -183,6 +183,7 @@ func TestAnObserverOfTheClientSeesElectionsAndTerms(t *testing.T) {
 		assert.Equal(t, 1, standby.Stats().Waiters)
 		time.Sleep(30 * time.Second)
 		assert.Zero(t, standby.Stats().OldestWait, "a candidate may wait for ever")
+		assert.Zero(t, standby.Stats().InLine)
 		require.NoError(t, c.Resign(t.Context()))
 		time.Sleep(3 * time.Minute) // the other leads for MaxHold, then this one, …
 		cancel()

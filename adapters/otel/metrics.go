@@ -26,7 +26,8 @@ type meters struct {
 	lost, renewed, missed                        metric.Int64Counter
 	runs                                         metric.Int64UpDownCounter
 	leases, waiters, candidates                  metric.Int64ObservableUpDownCounter
-	cleanUps, clients                            metric.Int64ObservableUpDownCounter
+	inLine, cleanUps, clients                    metric.Int64ObservableUpDownCounter
+	ahead                                        metric.Int64ObservableGauge
 	oldestWait, oldestRenewal                    metric.Float64ObservableGauge
 	storeCalls, storeCommands, unobservedCounter metric.Int64ObservableCounter
 }
@@ -54,6 +55,11 @@ func (o *Observer) measure(m metric.Meter) error {
 		errs = append(errs, err)
 		return g
 	}
+	most := func(name, unit, help string) metric.Int64ObservableGauge {
+		g, err := m.Int64ObservableGauge(name, metric.WithDescription(help), metric.WithUnit(unit))
+		errs = append(errs, err)
+		return g
+	}
 	total := func(name, unit, help string) metric.Int64ObservableCounter {
 		c, err := m.Int64ObservableCounter(name, metric.WithDescription(help), metric.WithUnit(unit))
 		errs = append(errs, err)
@@ -72,6 +78,8 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.leases = number("lock.leases", "{lease}", "Leases that are held, and those that have ended and are not given back yet.")
 	o.waiters = number("lock.waiters", "{call}", "Calls of Acquire that have not been answered, candidates for leader aside.")
 	o.candidates = number("lock.candidates", "{candidate}", "Candidates that wait to be elected.")
+	o.inLine = number("lock.line.keys", "{key}", "Keys in whose line this process stands, candidates aside.")
+	o.ahead = most("lock.line.ahead", "{waiter}", "The most waiters that come before this process in the line of one key.")
 	o.cleanUps = number("lock.cleanups", "{claim}", "Claims of unknown outcome that are being cleaned up.")
 	o.clients = number("lock.clients", "{client}", "Clients, schedulers and trees that are open.")
 	o.oldestWait = age("lock.wait.oldest", "How long the longest waiter has waited, candidates aside.")
@@ -82,7 +90,7 @@ func (o *Observer) measure(m metric.Meter) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.cleanUps, o.clients,
+	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.inLine, o.ahead, o.cleanUps, o.clients,
 		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands, o.unobservedCounter)
 	return err
 }
@@ -198,6 +206,8 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(o.leases, int64(s.Unreleased), metric.WithAttributes(system, AttrState.String("unreleased")))
 		to.ObserveInt64(o.waiters, int64(s.Waiters-s.Candidates), with)
 		to.ObserveInt64(o.candidates, int64(s.Candidates), with)
+		to.ObserveInt64(o.inLine, int64(s.InLine), with)
+		to.ObserveInt64(o.ahead, int64(s.Ahead), with)
 		to.ObserveInt64(o.cleanUps, int64(s.CleanUps), with)
 		to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds(), with)
 		to.ObserveFloat64(o.oldestRenewal, s.OldestRenewal.Seconds(), with)

@@ -103,6 +103,10 @@ func (l *lab) metrics() map[string]float64 {
 				for _, p := range d.DataPoints {
 					add(m.Name, p.Attributes, float64(p.Value))
 				}
+			case metricdata.Gauge[int64]:
+				for _, p := range d.DataPoints {
+					add(m.Name, p.Attributes, float64(p.Value))
+				}
 			case metricdata.Gauge[float64]:
 				for _, p := range d.DataPoints {
 					add(m.Name, p.Attributes, p.Value)
@@ -267,19 +271,23 @@ func TestNumbersAreReadWhenMetricsAreCollected(t *testing.T) {
 		client, rival := l.client(s, mongolock.WithObserver(l)), l.client(s)
 		theirs, err := rival.Acquire(t.Context(), "k")
 		require.NoError(t, err)
-		go func() {
-			lease, err := client.Acquire(t.Context(), "k")
-			assert.NoError(t, err)
-			_ = lease.Release()
-		}()
+		other := l.client(s)
+		for _, c := range []*mongolock.Client{other, client} {
+			go func() {
+				lease, err := c.Acquire(t.Context(), "k")
+				assert.NoError(t, err)
+				_ = lease.Release()
+			}()
+			synctest.Wait()
+		}
 		time.Sleep(10 * time.Second) // virtual: the waiter waits
-		l.wants(map[string]float64{"lock.waiters{}": 1, "lock.wait.oldest{}": 10, "lock.clients{live}": 1, "lock.store.calls{watch}": 1})
+		l.wants(map[string]float64{"lock.waiters{}": 1, "lock.line.keys{}": 1, "lock.line.ahead{}": 1, "lock.wait.oldest{}": 10, "lock.clients{live}": 1, "lock.store.calls{watch}": 1})
 		require.NoError(t, theirs.Release())
 		time.Sleep(time.Second) // virtual: until it was served
 		calls := l.metrics()["lock.store.calls{acquire}"]
 		assert.Positive(t, calls)
-		l.wants(map[string]float64{"lock.waiters{}": 0, "lock.wait.duration{granted}": 1})
-		require.NoError(t, errors.Join(client.Close(), rival.Close()))
+		l.wants(map[string]float64{"lock.waiters{}": 0, "lock.line.keys{}": 0, "lock.line.ahead{}": 0, "lock.wait.duration{granted}": 1})
+		require.NoError(t, errors.Join(client.Close(), rival.Close(), other.Close()))
 		l.wants(map[string]float64{"lock.clients{live}": 0, "lock.store.calls{acquire}": calls})
 	})
 }

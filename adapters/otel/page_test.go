@@ -52,6 +52,11 @@ func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64Observabl
 	return m.Meter.Int64ObservableCounter(name, opts...)
 }
 
+func (m meter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	m.all[name] = "gauge, " + metric.NewInt64ObservableGaugeConfig(opts...).Unit()
+	return m.Meter.Int64ObservableGauge(name, opts...)
+}
+
 func (m meter) Float64ObservableGauge(name string, opts ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
 	m.all[name] = "gauge, " + metric.NewFloat64ObservableGaugeConfig(opts...).Unit()
 	return m.Meter.Float64ObservableGauge(name, opts...)

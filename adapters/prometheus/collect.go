@@ -18,6 +18,8 @@ var (
 	unreleased    = desc("leases_unreleased", "Leases that have ended and are not given back yet.")
 	waiters       = desc("waiters", "Calls of Acquire that have not been answered, candidates for leader aside.")
 	candidates    = desc("candidates", "Candidates that wait to be elected.")
+	inLine        = desc("keys_in_line", "Keys in whose line this process stands, candidates aside.")
+	ahead         = desc("ahead_in_line", "The most waiters that come before this process in the line of one key.")
 	oldestWait    = desc("oldest_wait_seconds", "How long the longest waiter has waited, candidates aside.")
 	oldestRenewal = desc("oldest_renewal_seconds", "How long ago the lease was renewed that has waited longest for its next renewal.")
 	cleanUps      = desc("cleanups", "Claims of unknown outcome that are being cleaned up.")
@@ -26,7 +28,7 @@ var (
 	sent          = desc("store_commands_total", "Commands to the database, by name.", "command")
 	unobserved    = desc("unobserved_operations_total", "Operations that are in no other metric, as the observer was too slow.")
 
-	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
+	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -117,6 +119,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		gauge(unreleased, float64(s.Unreleased))
 		gauge(waiters, float64(s.Waiters-s.Candidates))
 		gauge(candidates, float64(s.Candidates))
+		gauge(inLine, float64(s.InLine))
+		gauge(ahead, float64(s.Ahead))
 		gauge(oldestWait, s.OldestWait.Seconds())
 		gauge(oldestRenewal, s.OldestRenewal.Seconds())
 		gauge(cleanUps, float64(s.CleanUps))

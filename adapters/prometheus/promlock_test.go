@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +147,35 @@ func TestHeldKeysAndWaitersAreReadAtTheScrape(t *testing.T) {
 	})
 	require.NoError(t, client.Close())
 	exposed.wants(map[string]float64{"mongolock_clients{idle}": 0, "mongolock_store_calls_total{acquire}": 2})
+}
+
+func TestTheLineIsReadAtTheScrape(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	s := memstore.New()
+	newClient := func(opts ...mongolock.ClientOption) *mongolock.Client {
+		c, err := mongolock.NewWithStore(s, append(opts, quiet)...)
+		require.NoError(t, err)
+		return c
+	}
+	holder, first, last := newClient(), newClient(), newClient(mongolock.WithObserver(metrics))
+	held, err := holder.Acquire(t.Context(), "k")
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for _, c := range []*mongolock.Client{first, last} {
+		all.Go(func() {
+			l, err := c.Acquire(t.Context(), "k")
+			if assert.NoError(t, err) {
+				assert.NoError(t, l.Release())
+			}
+		})
+		require.Eventually(t, func() bool { return c.Stats().InLine == 1 }, 5*time.Second, time.Millisecond)
+	}
+	exposed.wants(map[string]float64{"mongolock_keys_in_line{}": 1, "mongolock_ahead_in_line{}": 1})
+	require.NoError(t, held.Release())
+	all.Wait()
+	exposed.wants(map[string]float64{"mongolock_keys_in_line{}": 0, "mongolock_ahead_in_line{}": 0})
+	require.NoError(t, errors.Join(holder.Close(), first.Close(), last.Close()))
 }
 
 // A counting store tells what a store on MongoDB tells: the commands that it has sent.

@@ -123,8 +123,12 @@ func (l *lab) client(s store.Store, o mongolock.Observer) *mongolock.Client {
 // A faultyStore fails in parts.
 type faultyStore struct{ *memstore.Store }
 
-func (faultyStore) Release(context.Context, store.Ref, time.Duration) (bool, error) {
-	return false, errDown
+func (faultyStore) Release(_ context.Context, batch []store.Ending) []store.Ended {
+	all := make([]store.Ended, len(batch))
+	for i := range all {
+		all[i].Err = errDown
+	}
+	return all
 }
 
 func (f faultyStore) Unwrap() store.Store { return nil }
@@ -150,7 +154,7 @@ func (h hangingStore) Renew(ctx context.Context, batch []store.Renewal) []store.
 // A feedless store has a feed that breaks at once.
 type feedless struct{ *memstore.Store }
 
-func (feedless) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (feedless) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errDown) }
 }
 
