@@ -67,6 +67,8 @@ type Client struct {
 	waiting    int                       // waiters in all queues
 	candidates int                       // those of package leader among the waiters
 	place      store.Place               // of the next head that wants a key alone; empty: not made yet
+	probed     string                    // the key whose head asks while claims fail; the others do not
+	probeAt    monotonic.Moment          // not before that; zero: no claim fails
 	asks       askCount                  // also read without mu
 	oneByOne   bool                      // the store refuses claims in bulk
 
@@ -95,7 +97,8 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 // three times in a TTL, however many leases it keeps. A lease joins the session at its first
 // renewal. If the session is lost, so are all leases in it. After a crash each key is
 // free within the longer of the lease's TTL and the client's, which is the session's. A lease
-// with NoRenewal, or whose TTL is shorter than the client's, does not join the session.
+// does not join the session with NoRenewal, with a shorter TTL than the client's, or with a
+// larger margin: one with a longer TTL has that if the client's TTL is below ten seconds.
 // Use a session for hundreds of leases that are held for long. The store must have sessions:
 // package doclock's does not.
 func WithSession() ClientOption {

@@ -130,9 +130,11 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if lost := leases.Err(); lost != nil {
 		return nil, errors.Join(fmt.Errorf("mongolock: acquire all: %w", lost), leases.giveUp())
 	}
-	slices.SortFunc(leases, func(a, b *Lease) int {
-		return slices.Index(keys, a.Key()) - slices.Index(keys, b.Key())
-	})
+	place := make(map[string]int, len(keys))
+	for i, key := range keys {
+		place[key] = i
+	}
+	slices.SortFunc(leases, func(a, b *Lease) int { return place[a.Key()] - place[b.Key()] })
 	return leases, nil
 }
 
@@ -202,6 +204,7 @@ func (p patience) options(opts []AcquireOption) []AcquireOption {
 // caller's error. A release that fails goes on in the background.
 func (all Leases) giveUp() error {
 	for _, l := range all {
+		l.holding.unseen.Store(true)
 		l.end(ErrReleased)
 	}
 	giveBackAll(all.holdings())

@@ -33,7 +33,7 @@ func (h *holding) renewal() store.Renewal {
 		return r
 	}
 	var s *session
-	joins := !h.terms.noRenewal && h.terms.ttl >= c.ttl
+	joins := !h.terms.noRenewal && h.terms.ttl >= c.ttl && h.term.Margin() <= c.marginFor(c.ttl)
 	if joins {
 		s = c.sessions.join()
 	}
@@ -68,7 +68,9 @@ func (h *holding) leaveSession() bool {
 		return false
 	}
 	h.member.alone, h.member.under = true, nil
-	h.watchDeadline(h.client.clock.Until(h.ends()))
+	now := h.client.clock.Now()
+	h.watchDeadline(h.ends().Sub(now))
+	h.client.keeper.Plan(h, now) // in case the caller's renewal fails
 	return true
 }
 

@@ -216,11 +216,16 @@ func (c *Client) unlink(w *waiter) {
 				q.watched = false
 				c.watch.Leave()
 			}
-			return
+		} else {
+			c.stand(q)
 		}
-		c.stand(q)
 	}
-	q.head.poke()
+	if q.head != nil {
+		q.head.poke()
+	}
+	if c.probed == q.key && !q.view.Failing() {
+		c.nextProbe()
+	}
 }
 
 // poke makes w decide again what to do.

@@ -23,7 +23,8 @@ type sessionStore struct {
 	*memstore.Store
 	renewed, sessions atomic.Int64
 	begun             atomic.Int64
-	refuse            atomic.Bool
+	refuse            atomic.Bool  // of the session
+	failRenewals      atomic.Bool  // of leases
 	answerLate        atomic.Int64 // a duration
 	each              atomic.Int64 // how long a renewal of one lease takes
 	underWay          atomic.Bool  // a renewal of a session
@@ -36,6 +37,9 @@ func (s *sessionStore) Renew(ctx context.Context, batch []store.Renewal) []store
 		s.beside.Add(1)
 	}
 	time.Sleep(time.Duration(len(batch)) * time.Duration(s.each.Load())) // virtual: the store's work
+	if s.failRenewals.Load() {
+		return allFail(batch, errNet)
+	}
 	return s.Store.Renew(ctx, batch)
 }
 

@@ -1,9 +1,12 @@
 package mongolock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -119,6 +122,15 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 		return w.sleepUntil(0)
 	}
 	v := &q.view
+	if v.Failing() {
+		switch {
+		case c.probed != w.key && now < c.probeAt.Add(probeIdle):
+			return w.sleepUntil(c.probeAt.Add(probeIdle))
+		case now < c.probeAt:
+			return w.sleepUntil(c.probeAt)
+		}
+		c.probed = w.key
+	}
 	held := v.Held() || q.othersWait(now)
 	switch m := v.Next(now); {
 	case m.Ask:
@@ -151,6 +163,9 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	defer c.mu.Unlock()
 	q, place := w.queue, m.claim.Place
 	w.asking = false
+	if err == nil || store.IsVerdict(err) {
+		c.recovered(now)
+	}
 	if lease != nil {
 		if m.claim.Pass != "" {
 			c.watch.Announce(offer(w.key, m.claim.Pass)...) // its waiter joins again, if it lives
@@ -176,7 +191,51 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	}
 	w.fault = err
 	q.view.Failed(now)
+	c.probeAt = now.Add(probePause)
+	c.nextProbe()
 	return nil, nil
+}
+
+// While claims fail, the heads of all keys together send one in this time. Once one is answered
+// the others follow, each after that one.
+const (
+	probePause   = 500 * time.Millisecond
+	probeIdle    = 5 * time.Second // after which another head asks, because the one whose turn it is cannot
+	recoverPause = time.Millisecond
+)
+
+// nextProbe has the next of the heads ask whose claims have failed, in the order of their keys.
+func (c *Client) nextProbe() {
+	first, next := "", ""
+	for key, q := range c.queues.All {
+		if q.head == nil || !q.view.Failing() {
+			continue
+		}
+		if first == "" || key < first {
+			first = key
+		}
+		if key > c.probed && (next == "" || key < next) {
+			next = key
+		}
+	}
+	if c.probed = cmp.Or(next, first); c.probed != "" {
+		c.queues.All[c.probed].head.poke()
+	}
+}
+
+// recovered lets the heads ask whose claims have failed, because the store answers again.
+func (c *Client) recovered(now monotonic.Moment) {
+	if c.probeAt == 0 {
+		return
+	}
+	c.probeAt, c.probed = 0, ""
+	for _, key := range slices.Sorted(maps.Keys(c.queues.All)) {
+		if q := c.queues.All[key]; q.head != nil && q.view.Failing() && !q.head.asking {
+			q.view.Recovered(now)
+			q.head.poke()
+			now = now.Add(recoverPause)
+		}
+	}
 }
 
 // sleep waits until w has something to do. An error ends the wait for the key.

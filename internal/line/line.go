@@ -113,6 +113,14 @@ func (v *View) Failed(now monotonic.Moment) {
 	v.askAt = v.least
 }
 
+// Failing reports whether the last claim failed.
+func (v *View) Failing() bool { return v.faults != nil }
+
+// Recovered says that the store answers again: ask at that time.
+func (v *View) Recovered(at monotonic.Moment) {
+	v.faults, v.least, v.look = nil, at, true
+}
+
 // HeardOffer takes in a notice that it is our turn.
 func (v *View) HeardOffer(now monotonic.Moment) {
 	v.turn, v.told, v.tries = true, now, 0

@@ -1,0 +1,115 @@
+package mongolock_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// The margin of a short session would be too short for a lease with a long TTL: a holder has the
+// margin of its own lease to stop.
+func TestALeaseDoesNotJoinASessionWithASmallerMargin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		s := &sessionStore{Store: mem}
+		c := newClient(t, s, mongolock.WithSession(), mongolock.TTL(500*time.Millisecond))
+		l := acquire(t, c, "k", mongolock.TTL(30*time.Second))
+		time.Sleep(3 * time.Minute)
+		s.refuse.Store(true)
+		other := newClient(t, mem)
+		s.failRenewals.Store(true)
+		<-l.Done()
+		ended := time.Now()
+		next := acquire(t, other, "k")
+		assert.GreaterOrEqual(t, time.Since(ended), time.Second, "the margin of a lease of 30 s")
+		release(t, next)
+	})
+}
+
+func TestAnAcquireAllThatFailsLeavesNothingBehindWhateverItsMinHold(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		held := acquire(t, newClient(t, b.mem), "b")
+		_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b"}, mongolock.MinHold(time.Hour), mongolock.MaxWait(time.Second))
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		synctest.Wait()
+		mustBeFree(t, b, "a")
+		release(t, held)
+	})
+}
+
+// endsAfter is a context that ends when its Err was asked a few times.
+type endsAfter struct {
+	context.Context
+	asked atomic.Int32
+	after int32
+}
+
+func (c *endsAfter) Err() error {
+	if c.asked.Add(1) > c.after {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestALeaseWhoseDetachFailedBetweenItsRenewalsGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for after := range int32(6) {
+			c := newClient(t, &sessionStore{Store: memstore.New()}, mongolock.WithSession())
+			l := acquire(t, c, "k")
+			time.Sleep(time.Minute) // virtual: it has joined the session
+			if _, err := l.Detach(&endsAfter{Context: t.Context(), after: after}); err == nil {
+				continue
+			}
+			time.Sleep(10 * time.Minute)
+			assert.NoError(t, l.Err(), "after %d looks at the context", after)
+			release(t, l)
+		}
+	})
+}
+
+// Two thousand waiters of one process must not storm a store that refuses, and none of them waits
+// for long once it answers.
+func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		const keys = 2000
+		other, c := newClient(t, b.mem), newClient(t, s)
+		for i := range keys {
+			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())
+		}
+		var waits []<-chan result
+		for i := range keys {
+			waits = append(waits, inBackground(t.Context(), c, fmt.Sprint("k", i)))
+		}
+		time.Sleep(5 * time.Second)
+		var claims atomic.Int64
+		b.hook(func(h *hooks) {
+			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
+				claims.Add(1)
+				return store.Grant{}, fmt.Errorf("refused (%w)", store.ErrNotApplied)
+			}
+		})
+		time.Sleep(time.Minute) // virtual: the holders have run out
+		before := claims.Load()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, claims.Load()-before, int64(2*60+1), "claims in a minute")
+		assert.GreaterOrEqual(t, claims.Load()-before, int64(60), "claims in a minute")
+		b.hook(func(h *hooks) { *h = hooks{} })
+		start := time.Now()
+		for _, wait := range waits {
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+		}
+		tookBetween(t, start, 0, 10*time.Second)
+	})
+}
