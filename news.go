@@ -188,9 +188,11 @@ func (c *Client) freed(keys ...string) {
 		return
 	}
 	c.inBackground(func() {
-		all, _ := c.watch.Look(keys...) // otherwise they find out by themselves
-		for i := range all {
-			c.tellOf(&all[i])
+		for batch := range slices.Chunk(keys, batchSize) {
+			all, _ := c.watch.Look(batch...) // otherwise they find out by themselves
+			for i := range all {
+				c.tellOf(&all[i])
+			}
 		}
 	})
 }

@@ -129,7 +129,7 @@ func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
 	}
 	left := s.Base.Left(t, one.sent, image.Sent, at)
 	s.Base.Refresh(ctx)
-	return store.Renewed{Left: left}
+	return store.Renewed{Left: left, Line: Places(image.Record.Waiters())}
 }
 
 // refused tells why a renewal found no such holder. If the holder is there and its beat is
