@@ -86,6 +86,7 @@ var parts = []part{
 	{"shared keys", false, sharing},
 	{"a list", false, listing},
 	{"trees", false, trees},
+	{"a crowd on one key", false, herd},
 	{"many waiters", false, waiting},
 	{"sessions", false, sessions},
 	{"claims of documents", false, documentClaims},

@@ -52,7 +52,7 @@ func handOverTo(l *lab, client *mongolock.Client, other *child, how string) (sec
 	if how == "poll" {
 		pause += pollPause // so that it has asked at least once, and is anywhere between two calls
 	} else {
-		for !must(client.Inspect(l.ctx, how)).Wanted { // until its word stands in the record
+		for len(must(client.Inspect(l.ctx, how)).Line) == 0 { // until it stands in line
 			<-time.After(5 * time.Millisecond)
 		}
 	}
