@@ -272,3 +272,14 @@ func (c *Client) String() string { return fmt.Sprintf("mongolock.Client(%s)", c.
 // Format shows what String does, whatever the verb. Otherwise package fmt would show the IDs of
 // acquisitions, and a reader of an ID could end the lease.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.String()) }
+
+// Feed returns the store's feed, which carries notices between processes, or nil if the store
+// has none. The client sends and hears its wake-ups by itself: Feed is for packages with topics
+// of their own, such as leader. Under WithoutFeed it sends notices and hears none.
+func (c *Client) Feed() store.Feed {
+	feed := store.FeedOf(c.store)
+	if feed != nil && c.noFeed {
+		return wake.SendOnly{Feed: feed}
+	}
+	return feed
+}

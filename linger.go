@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
@@ -258,4 +259,33 @@ func (h *holding) heardWaiter() bool {
 	defer h.mu.Unlock()
 	h.wanted = true
 	return h.lease == nil
+}
+
+// Wanted frees a key that is kept, because another process waits for it.
+func (c heads) Wanted(key string) {
+	c.asks.of(key).Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWaiter() && !q.holder.leaving {
+		c.dismiss(q.holder)
+	}
+}
+
+// Deaf frees all keys that are kept.
+func (c heads) Deaf() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissAll()
+}
+
+// An askCount counts how often others asked for keys, several keys in one counter. A notice may
+// come before the reply to the claim whose holder it asks.
+type askCount [64]atomic.Uint32
+
+func (a *askCount) of(key string) *atomic.Uint32 {
+	hash := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		hash = (hash ^ uint32(key[i])) * 16777619
+	}
+	return &a[hash%uint32(len(a))]
 }

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
-	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -89,23 +87,6 @@ func (c heads) Next(key string, p store.Place) {
 		q.view.HeardNext(c.clock.Now())
 		q.head.poke()
 	}
-}
-
-// Wanted frees a key that is kept, because another process waits for it.
-func (c heads) Wanted(key string) {
-	c.asks.of(key).Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWaiter() && !q.holder.leaving {
-		c.dismiss(q.holder)
-	}
-}
-
-// Deaf frees all keys that are kept.
-func (c heads) Deaf() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dismissAll()
 }
 
 // watchFor makes sure that a head which was refused learns when it is its turn, until its queue
@@ -284,18 +265,6 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	return offers(h.ref.Key, e.Line, n)
 }
 
-// An askCount counts how often others asked for keys, several keys in one counter. A notice may
-// come before the reply to the claim whose holder it asks.
-type askCount [64]atomic.Uint32
-
-func (a *askCount) of(key string) *atomic.Uint32 {
-	hash := uint32(2166136261) // FNV-1a
-	for i := range len(key) {
-		hash = (hash ^ uint32(key[i])) * 16777619
-	}
-	return &a[hash%uint32(len(a))]
-}
-
 // refusedLate gives up the place of a claim that was refused when its waiter had left.
 func (c *Client) refusedLate(w *waiter, err error) {
 	var held *store.HeldError
@@ -369,15 +338,4 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 	defer c.mu.Unlock()
 	c.saw(&s)
 	return nil
-}
-
-// Feed returns the store's feed, which carries notices between processes, or nil if the store
-// has none. The client sends and hears its wake-ups by itself: Feed is for packages with topics
-// of their own, such as leader. Under WithoutFeed it sends notices and hears none.
-func (c *Client) Feed() store.Feed {
-	feed := store.FeedOf(c.store)
-	if feed != nil && c.noFeed {
-		return wake.SendOnly{Feed: feed}
-	}
-	return feed
 }

@@ -1,12 +1,9 @@
 package mongolock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -123,13 +120,9 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	}
 	v := &q.view
 	if v.Failing() {
-		switch {
-		case c.probed != w.key && now < c.probeAt.Add(probeIdle):
-			return w.sleepUntil(c.probeAt.Add(probeIdle))
-		case now < c.probeAt:
-			return w.sleepUntil(c.probeAt)
+		if at := c.mayProbe(w.key, now); at > now {
+			return w.sleepUntil(at)
 		}
-		c.probed = w.key
 	}
 	held := v.Held() || q.othersWait(now)
 	switch m := v.Next(now); {
@@ -194,48 +187,6 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	c.probeAt = now.Add(probePause)
 	c.nextProbe()
 	return nil, nil
-}
-
-// While claims fail, the heads of all keys together send one in this time. Once one is answered
-// the others follow, each after that one.
-const (
-	probePause   = 500 * time.Millisecond
-	probeIdle    = 5 * time.Second // after which another head asks, because the one whose turn it is cannot
-	recoverPause = time.Millisecond
-)
-
-// nextProbe has the next of the heads ask whose claims have failed, in the order of their keys.
-func (c *Client) nextProbe() {
-	first, next := "", ""
-	for key, q := range c.queues.All {
-		if q.head == nil || !q.view.Failing() {
-			continue
-		}
-		if first == "" || key < first {
-			first = key
-		}
-		if key > c.probed && (next == "" || key < next) {
-			next = key
-		}
-	}
-	if c.probed = cmp.Or(next, first); c.probed != "" {
-		c.queues.All[c.probed].head.poke()
-	}
-}
-
-// recovered lets the heads ask whose claims have failed, because the store answers again.
-func (c *Client) recovered(now monotonic.Moment) {
-	if c.probeAt == 0 {
-		return
-	}
-	c.probeAt, c.probed = 0, ""
-	for _, key := range slices.Sorted(maps.Keys(c.queues.All)) {
-		if q := c.queues.All[key]; q.head != nil && q.view.Failing() && !q.head.asking {
-			q.view.Recovered(now)
-			q.head.poke()
-			now = now.Add(recoverPause)
-		}
-	}
 }
 
 // sleep waits until w has something to do. An error ends the wait for the key.

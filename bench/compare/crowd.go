@@ -18,9 +18,12 @@ const (
 	crowdAway      = pollPause
 	crowdLimit     = 20 * time.Second // then the last hand-over is taken to be as long as it was so far
 
-	contendProcesses = 8
-	contendLasts     = 1500 * time.Millisecond
+	contendLasts   = 1500 * time.Millisecond
+	contendSettles = 500 * time.Millisecond
 )
+
+// contending is how many processes want one key, all the time.
+var contending = [...]int{2, 8, 32}
 
 // A size is a number of waiters, and how many hand-overs to take of them in a round. The
 // pauses are how long a holder keeps the key: at any point between two questions of those
@@ -180,13 +183,22 @@ func (c *crowd) done() bool {
 
 // contention is what became of processes that all want one key, all the time.
 type contention struct {
-	rates, fairness []float64 // of each round: grants a second, and Jain's index
-	waits           durations // of each grant; at the end also of those that still wait
+	rates, fairness, asked []float64 // of each round: grants a second, Jain's index, requests a grant
+	waits                  durations // of each grant; at the end also of those that still wait
 }
 
 // measureContended lets processes take one key and give it back without any pause.
 func (r *rival) measureContended(ctx context.Context) error {
-	return r.with(ctx, contendProcesses, setting{}, func(all []locks) error {
+	for i, n := range contending {
+		if err := r.contend(ctx, n, &r.contended[i]); err != nil {
+			return fmt.Errorf("%d processes: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (r *rival) contend(ctx context.Context, n int, c *contention) error {
+	return r.with(ctx, n, setting{}, func(all []locks) error {
 		key := rand.Text()
 		for _, one := range all { // so that each is connected
 			if err := one.pair(ctx, key); err != nil {
@@ -195,27 +207,34 @@ func (r *rival) measureContended(ctx context.Context) error {
 		}
 		ctx, over := context.WithCancel(ctx)
 		defer over()
-		defer time.AfterFunc(contendLasts, over).Stop()
 		counts, waits, errs := make([]float64, len(all)), make([]durations, len(all)), make([]error, len(all))
 		var inside atomic.Int32
+		var counting atomic.Bool
 		var workers sync.WaitGroup
-		began := time.Now()
 		for i, by := range all {
-			workers.Go(func() { counts[i], waits[i], errs[i] = contend(ctx, by, key, &inside) })
+			workers.Go(func() { counts[i], waits[i], errs[i] = contend(ctx, by, key, &inside, &counting) })
 		}
+		<-time.After(contendSettles)
+		began, asked := time.Now(), r.asked.Load()
+		counting.Store(true)
+		<-time.After(contendLasts)
+		counting.Store(false)
+		lasted, sent := time.Since(began).Seconds(), float64(r.asked.Load()-asked)
+		over()
 		workers.Wait()
 		var grants float64
 		for i := range all {
 			grants += counts[i]
-			r.contended.waits = append(r.contended.waits, waits[i]...)
+			c.waits = append(c.waits, waits[i]...)
 		}
-		r.contended.rates = append(r.contended.rates, grants/min(time.Since(began), contendLasts).Seconds())
-		r.contended.fairness = append(r.contended.fairness, jain(counts))
+		c.rates = append(c.rates, grants/lasted)
+		c.fairness = append(c.fairness, jain(counts))
+		c.asked = append(c.asked, sent/max(grants, 1))
 		return errors.Join(errs...)
 	})
 }
 
-func contend(ctx context.Context, by locks, key string, inside *atomic.Int32) (grants float64, waits durations, err error) {
+func contend(ctx context.Context, by locks, key string, inside *atomic.Int32, counting *atomic.Bool) (grants float64, waits durations, err error) {
 	for {
 		asked := time.Now()
 		release, err := by.acquire(ctx, key)
@@ -229,7 +248,7 @@ func contend(ctx context.Context, by locks, key string, inside *atomic.Int32) (g
 		if inside.Add(1) > 1 {
 			return grants, waits, errTwo
 		}
-		if ctx.Err() == nil {
+		if counting.Load() {
 			grants++
 		}
 		inside.Add(-1)

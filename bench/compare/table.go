@@ -92,15 +92,25 @@ func handedTo(i int) lead {
 }
 
 var contendedTable = table{
-	[]string{"grants a second", "Jain's index", "wait for a grant: median · 95 · 99 %", "longest"},
-	func(r *rival) []string {
-		c := r.contended
-		return []string{rate(middle(c.rates)), fmt.Sprintf("%.2f", middle(c.fairness)), c.waits.tails(), ms(c.waits.quantile(1)) + " ms"}
+	[]string{"grants a second: 2 processes", "8", "32", "requests a grant: 2", "8", "32", "Jain's index of 32", "longest wait of 32"},
+	func(r *rival) (cells []string) {
+		for _, c := range r.contended {
+			cells = append(cells, rate(middle(c.rates)))
+		}
+		for _, c := range r.contended {
+			cells = append(cells, fmt.Sprintf("%.1f", middle(c.asked)))
+		}
+		last := r.contended[len(r.contended)-1]
+		return append(cells, fmt.Sprintf("%.2f", middle(last.fairness)), ms(last.waits.quantile(1))+" ms")
 	},
 	func(r *rival) string {
-		return fmt.Sprintf("%d processes for %v, %d time(s); grants and index are the median of these.", contendProcesses, contendLasts, len(r.contended.rates))
+		return fmt.Sprintf("All want one key without a pause, for %v, %d time(s); medians of these.", contendLasts, len(r.contended[0].rates))
 	},
-	[]lead{{"%s grants a second", func(r *rival) float64 { return -middle(r.contended.rates) }, func(x float64) string { return rate(-x) }}},
+	[]lead{
+		{"%s grants a second of 2 processes", func(r *rival) float64 { return -middle(r.contended[0].rates) }, func(x float64) string { return rate(-x) }},
+		{"%s grants a second of 32 processes", func(r *rival) float64 { return -middle(r.contended[2].rates) }, func(x float64) string { return rate(-x) }},
+		{"%s requests a grant of 32 processes", func(r *rival) float64 { return middle(r.contended[2].asked) }, rate},
+	},
 }
 
 var networkTable = table{
