@@ -23,13 +23,14 @@ type world struct {
 	*Watch
 	mu     sync.Mutex
 	keys   []string
-	sure   bool
 	often  bool
 	read   []int // keys in each read
 	log    []string
 	sent   []store.Notice
-	refuse error // what the feed says to a notice
-	broken error // what a read says
+	refuse error          // what the feed says to a notice
+	broken error          // what a read says
+	of     store.Audience // for whom the feed is read
+	gone   bool           // the feed says that there is nothing to hear
 
 	notices chan store.Notice // what the feed tells, the empty notice first; closed: it breaks
 }
@@ -42,7 +43,7 @@ func inBubble(t *testing.T, mute bool, test func(t *testing.T, w *world)) {
 		group := tasks.New(&clock, false)
 		w.Watch = New(Host{
 			Clock: &clock, Tasks: group, Feed: feed{w}, Mute: mute, Look: w.look, Call: time.Second, Batch: 10, Still: 250 * time.Millisecond,
-			Waiters: waiters{w}, Logger: slog.New(slog.DiscardHandler),
+			Address: "here", Waiters: waiters{w}, Logger: slog.New(slog.DiscardHandler),
 		})
 		test(t, w)
 		w.Close()
@@ -89,16 +90,11 @@ func (w waiters) Read([]store.Status) bool {
 	return w.often
 }
 
-func (w waiters) Ask(keys []string) { w.say("ask %v", keys) }
-func (w waiters) Freed(key string)  { w.say("freed %s", key) }
-func (w waiters) Wanted(key string) { w.say("wanted %s", key) }
-func (w waiters) Deaf()             { w.say("deaf") }
-
-func (w waiters) Sure() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.sure
-}
+func (w waiters) Ask(keys []string)                 { w.say("ask %v", keys) }
+func (w waiters) Offered(key string, p store.Place) { w.say("offered %s %s", key, p) }
+func (w waiters) Next(key string, p store.Place)    { w.say("next %s %s", key, p) }
+func (w waiters) Wanted(key string)                 { w.say("wanted %s", key) }
+func (w waiters) Deaf()                             { w.say("deaf") }
 
 type feed struct{ *world }
 
@@ -109,8 +105,16 @@ func (f feed) Notify(_ context.Context, notices ...store.Notice) error {
 	return f.refuse
 }
 
-func (f feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
+		f.mu.Lock()
+		f.of = of
+		gone := f.gone
+		f.mu.Unlock()
+		if gone {
+			yield(store.Notice{}, errors.ErrUnsupported)
+			return
+		}
 		for {
 			select {
 			case n, ok := <-f.notices:
@@ -148,6 +152,8 @@ func TestKeysArePolledWithGrowingPausesUntilTheFeedIsLive(t *testing.T) {
 		log, reads = w.said()
 		assert.Equal(t, []string{"deaf"}, log, "notices before the opening were missed")
 		assert.Equal(t, 1, reads)
+		time.Sleep(w.host.Still)
+		w.said()
 		time.Sleep(time.Minute)
 		_, reads = w.said()
 		assert.Zero(t, reads, "a live feed tells")
@@ -186,12 +192,15 @@ func TestWakeUpsReachTheWaiters(t *testing.T) {
 		w.wait("a")
 		w.notices <- store.Notice{}
 		w.said()
-		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "a", Kind: store.KindFreed}
+		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "a", Kind: store.KindOffered, Place: "p"}
+		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "a", Kind: store.KindNext, Place: "q"}
 		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "b", Kind: store.KindWanted}
-		w.notices <- store.Notice{Topic: "another", Key: "c", Kind: store.KindFreed}
+		w.notices <- store.Notice{Topic: "another", Key: "c", Kind: store.KindOffered}
+		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "d", Kind: "unheard of"}
 		log, reads := w.said()
-		assert.Equal(t, []string{"freed a", "wanted b"}, log)
+		assert.Equal(t, []string{"offered a p", "next a q", "wanted b"}, log)
 		assert.Zero(t, reads)
+		assert.Equal(t, store.Audience{Address: "here"}, w.of, "its own notices only")
 		w.Leave()
 	})
 }
@@ -212,9 +221,8 @@ func TestABrokenFeedIsPolledFor(t *testing.T) {
 }
 
 // A holder that was seen may have announced its release before the feed was open.
-func TestAWaiterThatIsSureOfItsWordReadsOnceMoreAMomentAfterTheOpening(t *testing.T) {
+func TestAWaiterReadsOnceMoreAMomentAfterTheOpening(t *testing.T) {
 	inBubble(t, false, func(t *testing.T, w *world) {
-		w.sure = true
 		w.wait("a")
 		w.notices <- store.Notice{}
 		_, reads := w.said()
@@ -247,33 +255,44 @@ func TestWaitersOfADisconnectedStoreAskAndAreToldSo(t *testing.T) {
 	})
 }
 
-func TestAReleaseIsAnnouncedOnceForEachKeyWithoutListeningToo(t *testing.T) {
+func offer(key string) store.Notice {
+	return store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindOffered, To: "there", Place: "p"}
+}
+
+func TestNoticesAreSentWithoutListeningToo(t *testing.T) {
 	inBubble(t, true, func(t *testing.T, w *world) {
-		w.Announce("b", "a", "b")
+		assert.Empty(t, w.Address(), "nobody can tell it anything")
+		w.Announce(offer("a"), offer("b"))
 		w.Announce()
-		assert.True(t, w.TryAnnounce("c"))
+		assert.True(t, w.TryAnnounce(offer("c")))
 		synctest.Wait()
-		var keys []string
-		for _, n := range w.sent {
-			assert.Equal(t, store.KindFreed, n.Kind)
-			keys = append(keys, n.Key)
-		}
-		assert.ElementsMatch(t, []string{"a", "b", "c"}, keys)
+		assert.ElementsMatch(t, []store.Notice{offer("a"), offer("b"), offer("c")}, w.sent)
+	})
+}
+
+func TestAWatchThatListensHasAnAddressUntilItsFeedIsGoneForGood(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		assert.Equal(t, "here", w.Address())
+		w.gone = true
+		w.wait("a")
+		w.said()
+		assert.Empty(t, w.Address())
+		w.Leave()
 	})
 }
 
 func TestAfterARefusalNothingIsAnnouncedForAMinute(t *testing.T) {
 	inBubble(t, true, func(t *testing.T, w *world) {
 		w.refuse = errors.ErrUnsupported
-		w.Announce("a")
+		w.Announce(offer("a"))
 		synctest.Wait()
-		w.Announce("b")
+		w.Announce(offer("b"))
 		assert.False(t, w.Announces())
-		assert.False(t, w.TryAnnounce("b"))
+		assert.False(t, w.TryAnnounce(offer("b")))
 		synctest.Wait()
 		assert.Len(t, w.sent, 1)
 		time.Sleep(announceAgain)
-		w.Announce("c")
+		w.Announce(offer("c"))
 		synctest.Wait()
 		assert.Len(t, w.sent, 2)
 	})
@@ -284,10 +303,10 @@ func TestOnlyAHolderThatMayKeepTheKeyIsAskedForIt(t *testing.T) {
 		now := time.Now()
 		s := store.Status{Key: "k", Now: now, Holders: []store.Holder{{ID: "x", ExpireAt: now.Add(time.Minute)}}}
 		w.AskFor(&s)
-		s.Holders[0].Lingers = true
+		s.Holders[0].Lingers = "there"
 		w.AskFor(&s)
 		synctest.Wait()
-		assert.Equal(t, []store.Notice{{Topic: store.TopicLocks, Key: "k", Kind: store.KindWanted}}, w.sent)
+		assert.Equal(t, []store.Notice{{Topic: store.TopicLocks, Key: "k", Kind: store.KindWanted, To: "there"}}, w.sent)
 	})
 }
 

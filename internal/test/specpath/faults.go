@@ -2,8 +2,8 @@ package specpath
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
@@ -13,7 +13,8 @@ type faulty struct {
 	store.Store
 	acquire  func(context.Context, store.Store, store.Claim) (store.Grant, error)
 	renew    func(context.Context, store.Store, store.Renewal) store.Renewed
-	release  func(context.Context, store.Store, store.Ref, time.Duration) (bool, error)
+	release  func(context.Context, store.Store, store.Ending) store.Ended
+	leave    func(context.Context, store.Store, string, store.Place, bool) (store.Status, error)
 	transfer func(context.Context, store.Store, store.Ref, store.Claim) (store.Grant, error)
 	undo     func(context.Context, store.Store, store.Ref, *store.Ref) (bool, error)
 	broken   func(context.Context, store.Store, store.Ref, bool) error
@@ -35,11 +36,18 @@ func (f faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return f.Store.Renew(ctx, batch)
 }
 
-func (f faulty) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+func (f faulty) Release(ctx context.Context, batch []store.Ending) []store.Ended {
 	if f.release != nil {
-		return f.release(ctx, f.Store, r, keep)
+		return []store.Ended{f.release(ctx, f.Store, batch[0])}
 	}
-	return f.Store.Release(ctx, r, keep)
+	return f.Store.Release(ctx, batch)
+}
+
+func (f faulty) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	if f.leave != nil {
+		return f.leave(ctx, f.Store, key, p, silent)
+	}
+	return f.Store.Leave(ctx, key, p, silent)
 }
 
 func (f faulty) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
@@ -94,17 +102,21 @@ func holder(ctx context.Context, s store.Store, key string) (store.Ref, bool) {
 	return store.Ref{Key: key, ID: all[0].Holders[0].ID, Mode: all[0].Mode}, true
 }
 
+func release(ctx context.Context, s store.Store, e store.Ending) store.Ended {
+	return s.Release(ctx, []store.Ending{e})[0]
+}
+
 var faults = map[string]faulty{
-	"a release by key": {release: func(ctx context.Context, s store.Store, r store.Ref, keep time.Duration) (bool, error) {
-		if h, held := holder(ctx, s, r.Key); held {
-			r = h
+	"a release by key": {release: func(ctx context.Context, s store.Store, e store.Ending) store.Ended {
+		if h, held := holder(ctx, s, e.Key); held {
+			e.Ref = h
 		}
-		return s.Release(ctx, r, keep)
+		return release(ctx, s, e)
 	}},
 	"a renewal that revives": {renew: func(ctx context.Context, s store.Store, r store.Renewal) store.Renewed {
 		answer := s.Renew(ctx, []store.Renewal{r})[0]
 		if errors.Is(answer.Err, store.ErrGone) {
-			_, _ = s.Release(ctx, r.Ref, 0)
+			release(ctx, s, store.Ending{Ref: r.Ref})
 			g, err := s.Acquire(ctx, store.Claim{Ref: store.Ref{Key: r.Key, ID: r.ID, Mode: store.Exclusive}, Limit: 1, TTL: r.TTL})
 			return store.Renewed{Left: g.Left, Err: err}
 		}
@@ -123,7 +135,7 @@ var faults = map[string]faulty{
 	"a key that is taken from a live holder": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
 		g, err := s.Acquire(ctx, c)
 		if h, held := holder(ctx, s, c.Key); held && errors.Is(err, store.ErrHeld) {
-			_, _ = s.Release(ctx, h, 0)
+			release(ctx, s, store.Ending{Ref: h})
 			return s.Acquire(ctx, c)
 		}
 		return g, err
@@ -133,12 +145,50 @@ var faults = map[string]faulty{
 		g.Token = 1
 		return g, err
 	}},
-	"no words": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
-		c.Want = 0
+	"no line": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
+		c.Place = ""
 		return s.Acquire(ctx, c)
 	}},
-	"no MinHold": {release: func(ctx context.Context, s store.Store, r store.Ref, _ time.Duration) (bool, error) {
-		return s.Release(ctx, r, 0)
+	"a claim that is granted out of its turn": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
+		g, err := s.Acquire(ctx, c)
+		var held *store.HeldError
+		if errors.As(err, &held) && held.Status.Free() {
+			for _, w := range held.Line {
+				_, _ = s.Leave(ctx, c.Key, w.Place, false)
+			}
+			return s.Acquire(ctx, c)
+		}
+		return g, err
+	}},
+	"a grant that leaves its place in line": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
+		g, err := s.Acquire(ctx, c)
+		if err == nil && c.Place != "" {
+			c.ID = rand.Text()
+			_, _ = s.Acquire(ctx, c)
+		}
+		return g, err
+	}},
+	"a waiter that asks again and stands last": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
+		_, _ = s.Leave(ctx, c.Key, c.Place, false)
+		return s.Acquire(ctx, c)
+	}},
+	"nobody is passed": {acquire: func(ctx context.Context, s store.Store, c store.Claim) (store.Grant, error) {
+		c.Pass = ""
+		return s.Acquire(ctx, c)
+	}},
+	"a release that forgets the line": {release: func(ctx context.Context, s store.Store, e store.Ending) store.Ended {
+		answer := release(ctx, s, e)
+		for _, p := range answer.Line {
+			_, _ = s.Leave(ctx, e.Key, p, false)
+		}
+		return answer
+	}},
+	"a place that is left whether it is the first or not": {leave: func(ctx context.Context, s store.Store, key string, p store.Place, _ bool) (store.Status, error) {
+		return s.Leave(ctx, key, p, false)
+	}},
+	"no MinHold": {release: func(ctx context.Context, s store.Store, e store.Ending) store.Ended {
+		e.Keep = 0
+		return release(ctx, s, e)
 	}},
 	"a hand-over to whoever asks": {transfer: func(ctx context.Context, s store.Store, from store.Ref, to store.Claim) (store.Grant, error) {
 		if h, held := holder(ctx, s, from.Key); held {

@@ -25,12 +25,19 @@ type Graph struct {
 
 // A State is what the record of a key holds.
 type State struct {
-	Mode          string // "none", or of the holders: "exclusive", "shared", "permits 2"
-	Word, Reserve bool   // the words of a waiter, and of a writer
-	Holders       []Holder
+	Mode    string // "none", or of the holders: "exclusive", "shared", "permits 2"
+	Line    []Place
+	Holders []Holder
 
 	name  string
 	calls []*call
+}
+
+// A Place is that of a waiter in line. A number that is not in line stands for the next one, too.
+type Place struct {
+	Number int
+	Mode   string // of its claims
+	Fresh  bool   // its waiter was seen lately: the place counts
 }
 
 // A Holder is one of the acquisitions.
@@ -111,14 +118,28 @@ func (g *Graph) state(known map[string]*State, shown term) *State {
 		return s
 	}
 	of := shown.([]term)
-	s := &State{name: name, Mode: of[0].(string), Word: of[1].(bool), Reserve: of[2].(bool)}
-	for _, h := range of[3].([]term) {
+	s := &State{name: name, Mode: of[0].(string)}
+	for _, p := range of[1].([]term) {
+		p := p.([]term)
+		s.Line = append(s.Line, Place{p[0].(int), p[1].(string), p[2].(bool)})
+	}
+	for _, h := range of[2].([]term) {
 		h := h.([]term)
 		s.Holders = append(s.Holders, Holder{h[0].(bool), h[1].(int), h[2].(bool), h[3].(bool)})
 	}
 	known[name] = s
 	g.States = append(g.States, s)
 	return s
+}
+
+// waits reports whether a waiter stands in line whose place counts.
+func (s *State) waits() bool {
+	return slices.ContainsFunc(s.Line, func(p Place) bool { return p.Fresh })
+}
+
+// stands reports whether a place is in line.
+func (s *State) stands(number int) bool {
+	return slices.ContainsFunc(s.Line, func(p Place) bool { return p.Number == number })
 }
 
 // mode is a mode of the specification as a store has it.

@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	free = `<<"none", FALSE, FALSE, <<<<FALSE, 0, FALSE, FALSE>>>>, FALSE>>`     //nolint:dupword // as TLC prints it
-	held = `<<"exclusive", FALSE, FALSE, <<<<TRUE, 2, FALSE, FALSE>>>>, FALSE>>` //nolint:dupword // the same
+	free    = `<<"none", <<>>, <<<<FALSE, 0, FALSE, FALSE>>, <<FALSE, 0, FALSE, FALSE>>>>>>`
+	held    = `<<"exclusive", <<>>, <<<<TRUE, 2, FALSE, FALSE>>, <<FALSE, 0, FALSE, FALSE>>>>>>`
+	awaited = `<<"exclusive", <<<<1, "exclusive", TRUE>>>>, <<<<TRUE, 2, FALSE, FALSE>>, <<FALSE, 0, FALSE, FALSE>>>>>>`
 )
 
 // little is a part of the graph, in which a grant and a release follow each other.
 func little(t *testing.T, lines ...string) *Graph {
 	t.Helper()
 	g, err := Read("little", strings.NewReader(strings.Join(append([]string{
-		`<<"edge", ` + free + `, <<"acquire", 1, "exclusive", FALSE, 0>>, <<"granted", FALSE>>, ` + held + `>>`,
-		`<<"edge", ` + held + `, <<"release", 1>>, <<"released", FALSE>>, ` + free + `>>`,
+		`<<"edge", ` + free + `, <<"acquire", 1, "exclusive", 0, 0, 0>>, <<"granted", <<>>>>, ` + held + `>>`,
+		`<<"edge", ` + held + `, <<"release", 1>>, <<"released", <<>>, 0>>, ` + free + `>>`,
 		`<<"edge", ` + free + `, <<"release", 1>>, <<"gone">>, ` + free + `>>`,
 	}, lines...), "\n")))
 	require.NoError(t, err)
@@ -51,8 +52,22 @@ func TestAnAnswerThatIsNoEdgeIsNamedWithItsState(t *testing.T) {
 		g := little(t, `<<"edge", `+held+`, <<"renew", 1, 0>>, <<"gone">>, `+held+`>>`)
 		r := Walk(t.Context(), g, inMemory{memstore.New()})
 		require.NotEmpty(t, r.Failures)
-		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive false false [[true 2 false false]] false]: no edge of the specification: answered [renewed], not [gone]") //nolint:dupword // a state
+		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive [] [[true 2 false false] [false 0 false false]]]: no edge of the specification: answered [renewed], not [gone]")
 		assert.Less(t, r.Calls, g.Calls)
+	})
+}
+
+func TestAWaiterIsLookedForInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := []string{
+			`<<"edge", ` + held + `, <<"acquire", 2, "exclusive", 1, 0, 0>>, <<"held">>, ` + awaited + `>>`,
+			`<<"edge", ` + awaited + `, <<"leave", 1, FALSE>>, <<"done">>, ` + held + `>>`,
+		}
+		assert.Empty(t, Walk(t.Context(), little(t, lines...), inMemory{memstore.New()}).Failures)
+		s := memstore.New()
+		r := Walk(t.Context(), little(t, lines...), Faulty{inMemory{s}, faults["no line"]})
+		require.NotEmpty(t, r.Failures)
+		assert.Contains(t, r.Failures[0], `at place ""`)
 	})
 }
 

@@ -19,10 +19,7 @@ func (w *walker) make(c *call) ([]term, error) {
 	switch c.name {
 	case "acquire":
 		claim := w.claim(slot(0), c.args[1].(string))
-		if c.args[2].(bool) {
-			claim.Want = Tick
-		}
-		claim.Held = w.steps%2 == 0 && !w.status.Free()
+		w.wait(&claim, c.args[2].(int), c.args[3].(int))
 		g, err := s.Acquire(ctx, claim)
 		return w.granted(claim, g, err)
 	case "transfer":
@@ -55,12 +52,14 @@ func (w *walker) make(c *call) ([]term, error) {
 		}
 		_, err := s.Undo(ctx, to, &from)
 		return verdict("done", err)
-	case "withdraw":
-		until := w.status.ExclusiveWantedUntil
-		if own := c.args[0].(bool); !own {
-			until = until.Add(time.Second)
+	case "leave":
+		place := w.places[c.args[0].(int)]
+		if place == "" {
+			place = store.NewPlace(store.Exclusive, 1, "")
 		}
-		return verdict("done", store.WithdrawerOf(s).Withdraw(ctx, w.key, until))
+		status, err := s.Leave(ctx, w.key, place, c.args[1].(bool))
+		w.told = &status
+		return verdict("done", err)
 	case "sweep":
 		return nil, w.subject.Sweep(ctx, w.key)
 	case "tick":
@@ -89,7 +88,21 @@ func (w *walker) exclusively(i int) store.Ref {
 func (w *walker) claim(i int, in string) store.Claim {
 	m, limit := mode(in)
 	w.ids[i] = store.Ref{Key: w.key, ID: rand.Text(), Mode: m}
-	return store.Claim{Ref: w.ids[i], Limit: limit, TTL: w.ttl, Owner: "specpath"}
+	return store.Claim{Ref: w.ids[i], Limit: limit, TTL: w.ttl, Owner: owner}
+}
+
+// wait gives a claim its place in line, and the place that it passes; 0: none. The hints change
+// nothing.
+func (w *walker) wait(c *store.Claim, place, pass int) {
+	if place > 0 {
+		if !w.at.stands(place) {
+			w.places[place] = store.NewPlace(c.Mode, c.Limit, "specpath")
+		}
+		c.Place, c.Pass = w.places[place], w.places[pass]
+		c.Offered = w.steps%3 == 0
+		c.InLine = w.steps%5 < 2 && w.at.stands(place)
+	}
+	c.Held = w.steps%2 == 0 && !w.status.Free()
 }
 
 // granted checks what every grant owes.
@@ -98,9 +111,10 @@ func (w *walker) granted(c store.Claim, g store.Grant, err error) ([]term, error
 	var mismatch *store.MismatchError
 	switch {
 	case errors.As(err, &held):
-		if held.Key != w.key || held.Status.Free() && !held.Status.Reserved() {
-			return nil, fmt.Errorf("held, says an answer which shows %s", shown(held.Status))
+		if held.Key != w.key || held.Place != c.Place {
+			return nil, fmt.Errorf("held, says an answer to %q at place %q of %q", c.Place, held.Place, held.Key)
 		}
+		w.told = &held.Status
 		return []term{"held"}, nil
 	case errors.As(err, &mismatch):
 		if live, limit := mode(w.at.Mode); mismatch.Live != live || mismatch.Limit != limit {
@@ -118,27 +132,34 @@ func (w *walker) granted(c store.Claim, g store.Grant, err error) ([]term, error
 	if c.Mode == store.Exclusive {
 		w.writers = max(w.writers, g.Token)
 	}
-	return []term{"granted", g.Wanted}, nil
+	return []term{"granted", w.numbers(g.Line)}, nil
 }
 
-// release gives a holder back, every other time in bulk.
-func (w *walker) release(ctx context.Context, i int, keep time.Duration) ([]term, error) {
-	s := w.subject.Store()
-	var wanted bool
-	var err error
-	if bulk, ok := s.(store.BulkReleaser); ok && w.steps%2 == 0 {
-		answers := bulk.ReleaseMany(ctx, []store.Ending{{Ref: w.ref(i), Keep: keep}})
-		if len(answers) != 1 {
-			return nil, fmt.Errorf("a batch of one got %d answers", len(answers))
+// numbers are the places that an answer shows, as the specification counts them.
+func (w *walker) numbers(line []store.Place) []term {
+	all := []term{}
+	for _, p := range line {
+		number := 0
+		for n, known := range w.places {
+			if known == p {
+				number = n
+			}
 		}
-		wanted, err = answers[0].Wanted, answers[0].Err
-	} else {
-		wanted, err = s.Release(ctx, w.ref(i), keep)
+		all = append(all, number)
 	}
-	if err != nil {
-		return verdict("", err)
+	return all
+}
+
+// release gives a holder back, every other time with the hint that others wait.
+func (w *walker) release(ctx context.Context, i int, keep time.Duration) ([]term, error) {
+	answers := w.subject.Store().Release(ctx, []store.Ending{{Ref: w.ref(i), Keep: keep, Line: w.steps%2 == 0}})
+	if len(answers) != 1 {
+		return nil, fmt.Errorf("a batch of one got %d answers", len(answers))
 	}
-	return []term{"released", wanted}, nil
+	if a := answers[0]; a.Err == nil {
+		return []term{"released", w.numbers(a.Line), a.Left}, nil
+	}
+	return verdict("", answers[0].Err)
 }
 
 // keep is the MinHold, which counts from the grant, of a release that keeps the key for n

@@ -9,8 +9,10 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// broken is the reason of every break.
-const broken = "the specification says so"
+const (
+	broken = "the specification says so" // the reason of every break
+	owner  = "specpath"                  // of every claim
+)
 
 // differs says what of a status is not as the state has it, or nothing.
 func (w *walker) differs(got store.Status, want *State) string {
@@ -48,11 +50,22 @@ func (w *walker) differs(got store.Status, want *State) string {
 	if got.Free() == alive {
 		return fmt.Sprintf("free: %v", got.Free())
 	}
-	if got.Wanted != (want.Word || want.Reserve) {
-		return fmt.Sprintf("somebody waits: %v", got.Wanted)
+	return w.lineDiffers(got, want)
+}
+
+func (w *walker) lineDiffers(got store.Status, want *State) string {
+	if len(got.Line) != len(want.Line) {
+		return fmt.Sprintf("%d in line, not %d", len(got.Line), len(want.Line))
 	}
-	if got.Reserved() != want.Reserve {
-		return fmt.Sprintf("a writer waits: %v", got.Reserved())
+	for i, p := range want.Line {
+		switch g := got.Line[i]; {
+		case g.Place != w.places[p.Number]:
+			return fmt.Sprintf("place %d is not at %d in line", p.Number, i+1)
+		case got.Stale(g) == p.Fresh:
+			return fmt.Sprintf("place %d is stale: %v, seen %v ago", p.Number, got.Stale(g), got.Now.Sub(g.Seen))
+		case g.Owner != owner:
+			return fmt.Sprintf("place %d is of %q", p.Number, g.Owner)
+		}
 	}
 	return ""
 }
@@ -68,12 +81,15 @@ func ticks(d time.Duration) int {
 
 func shown(s store.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "mode %q, limit %d, wanted %v, a writer %v", s.Mode, s.Limit, s.Wanted, s.Reserved())
+	fmt.Fprintf(&b, "mode %q, limit %d", s.Mode, s.Limit)
 	for _, h := range s.Holders {
 		fmt.Fprintf(&b, ", a holder with %v left", h.ExpireAt.Sub(s.Now))
 		if h.Broken != "" {
 			b.WriteString(", broken")
 		}
+	}
+	for _, w := range s.Line {
+		fmt.Fprintf(&b, ", %s waits, seen %v ago", w.Place, s.Now.Sub(w.Seen))
 	}
 	return b.String()
 }

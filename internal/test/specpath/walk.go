@@ -11,8 +11,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The times of a walk. A word of a writer stands for 30 s at most (store.Claim.Reserve), so
-// a tick is longer than that, and a walk on a server lets time pass before that is over.
+// The times of a walk. A place counts for 90 s (store.PlaceFor), that of a writer among sharers for
+// 30 s, so a tick is longer than that, and a walk on a server lets time pass before that is over.
 const (
 	Tick    = 10 * time.Minute
 	Slack   = 5 * time.Millisecond // how late a store may free a key: a tick is as much longer
@@ -80,7 +80,7 @@ func Walk(ctx context.Context, g *Graph, subjects ...Subject) *Report {
 	for _, s := range subjects {
 		all.Go(func() {
 			for {
-				w := &walker{ctx: ctx, subject: s, key: "spec-" + rand.Text(), at: g.States[0], ttl: time.Duration(g.ttl) * Tick, ids: make([]store.Ref, len(g.States[0].Holders))}
+				w := &walker{ctx: ctx, subject: s, key: "spec-" + rand.Text(), at: g.States[0], ttl: time.Duration(g.ttl) * Tick, ids: make([]store.Ref, len(g.States[0].Holders)), places: map[int]store.Place{}}
 				err := w.walk(next, took)
 				mu.Lock()
 				r.Steps += w.steps
@@ -130,8 +130,10 @@ type walker struct {
 	key     string
 	ttl     time.Duration
 	at      *State
-	ids     []store.Ref // the acquisition that each id of the specification stands for
+	ids     []store.Ref         // the acquisition that each id of the specification stands for
+	places  map[int]store.Place // and each place
 	status  store.Status
+	told    *store.Status // what the answer of a call shows of the key, if it does
 	steps   int
 	token   int64     // the greatest token
 	writers int64     // the greatest token of an exclusive grant
@@ -147,13 +149,14 @@ func (w *walker) walk(next func(*State, int) *call, took func(*outcome) bool) er
 	}
 	for {
 		c := w.at.tick()
-		if !w.at.Reserve || time.Since(w.since) < hurry { // else the writer's word would run out by itself
+		if !w.at.waits() || time.Since(w.since) < hurry { // else the places would get stale by themselves
 			c = next(w.at, w.steps)
 		}
 		if c == nil {
 			return nil
 		}
 		w.steps++
+		w.told = nil
 		says, err := w.make(c)
 		w.log = append(w.log, fmt.Sprintf("  %s: %v, from %s", c, says, w.at.name))
 		if err != nil {
@@ -183,6 +186,12 @@ func (w *walker) matching(c *call, says []term) (*outcome, error) {
 		if what := w.differs(w.status, o.then); what != "" {
 			wrong = append(wrong, what)
 			continue
+		}
+		if w.told != nil {
+			if what := w.differs(*w.told, o.then); what != "" {
+				wrong = append(wrong, "the answer shows: "+what)
+				continue
+			}
 		}
 		return o, nil
 	}
