@@ -110,14 +110,12 @@ func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
 		_, err := other.Acquire(t.Context(), ID("o"))
 		failed <- err
 	}()
-	for readLock(get(t, coll, "o"), "lock").WantedUntil.IsZero() {
-		time.Sleep(5 * time.Millisecond) // real: between two looks
-	}
+	place := awaited(t, coll, "o")
 	_, err := coll.DeleteOne(t.Context(), ID("o"))
 	require.NoError(t, err)
 	assert.ErrorIs(t, doc.Release(), mongolock.ErrLost, "the holder's release")
-	// The release wakes no waiter, because it found nothing: a wake-up brings the next look forward.
-	_ = locksOn[order](t, coll).store.Notify(t.Context(), freed(doc))
+	// The release tells no waiter, because it found nothing: a notice brings the next look forward.
+	_ = locksOn[order](t, coll).store.Notify(t.Context(), offered(doc, place))
 	assert.ErrorIs(t, <-failed, ErrNotFound, "the waiter")
 }
 

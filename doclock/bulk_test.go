@@ -127,6 +127,9 @@ func claimOf(i int) store.Claim {
 	return store.Claim{Ref: store.Ref{Key: toKey(fmt.Sprint(i)), ID: fmt.Sprint("claim-of-", i), Mode: store.Exclusive}, Limit: 1, TTL: pace.Of(30 * time.Second)}
 }
 
+// place is that of one who waits.
+const place store.Place = "x:here:1"
+
 func (f *tapped) take(s *docStore, c store.Claim) store.Claim {
 	f.Helper()
 	_, err := s.Acquire(f.Context(), c)
@@ -137,7 +140,7 @@ func (f *tapped) take(s *docStore, c store.Claim) store.Claim {
 // waits makes a waiter for a document that is held.
 func (f *tapped) waits(i int) {
 	c := claimOf(i)
-	c.ID, c.Want = "waits", time.Minute
+	c.ID, c.Place = "waits", place
 	_, err := f.store.Acquire(context.WithoutCancel(f.Context()), c)
 	assert.ErrorIs(f, err, store.ErrHeld)
 }
@@ -172,14 +175,17 @@ func TestManyReleasesTakeTwoCommands(t *testing.T) {
 	batch := f.taken(300)
 	f.waits(70)
 	f.tap.Take()
-	for i, answer := range f.store.ReleaseMany(t.Context(), batch) {
-		require.NoError(t, answer.Err)
-		want := i == 70
-		assert.Equal(t, want, answer.Wanted, "%d", i)
+	for i, answer := range f.store.Release(t.Context(), batch) {
+		if i == 70 {
+			assert.Equal(t, store.Ended{Line: []store.Place{place}}, answer)
+			assert.True(t, nobodyHolds(get(t, f.coll, "70")))
+			continue
+		}
+		require.Equal(t, store.Ended{}, answer, "%d", i)
 		require.True(t, f.isFree(i), "%d", i)
 	}
-	assert.Equal(t, []string{"find", "update"}, withoutGets(f.tap.TakeNames(), 300))
-	for _, answer := range f.store.ReleaseMany(t.Context(), batch) {
+	assert.Equal(t, []string{"find", "update", "update"}, withoutGets(f.tap.TakeNames(), 300), "those who wait need one more")
+	for _, answer := range f.store.Release(t.Context(), batch) {
 		require.ErrorIs(t, answer.Err, store.ErrGone)
 	}
 	assert.Equal(t, []string{"find"}, f.tap.TakeNames(), "of a bulk that was released")
@@ -188,15 +194,15 @@ func TestManyReleasesTakeTwoCommands(t *testing.T) {
 // withoutGets leaves out the finds by which the test looked afterwards.
 func withoutGets(names []string, gets int) []string { return names[:len(names)-gets] }
 
-// A waiter that leaves word after the bulk has looked must be told of the release.
-func TestAWordThatIsLeftDuringABulkOfDocumentsIsSeen(t *testing.T) {
+// A waiter that joins the line after the bulk has looked must be told of the release.
+func TestAPlaceThatIsTakenDuringABulkOfDocumentsIsSeen(t *testing.T) {
 	t.Parallel()
 	f := newTapped(t)
 	batch := f.taken(20)
-	for i, answer := range f.before("update", func() { f.waits(7) }).ReleaseMany(t.Context(), batch) {
+	for i, answer := range f.before("update", func() { f.waits(7) }).Release(t.Context(), batch) {
 		require.NoError(t, answer.Err)
 		want := i == 7
-		assert.Equal(t, want, answer.Wanted, "%d", i)
+		assert.Equal(t, want, len(answer.Line) > 0, "%d", i)
 	}
 	assert.True(t, nobodyHolds(get(t, f.coll, "7")))
 }
@@ -212,11 +218,11 @@ func TestABulkOfDocumentsWithoutAnAnswerIsUnknownFromItsUpdateOn(t *testing.T) {
 			batch := f.taken(20)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			for _, answer := range f.before(name, cancel).ReleaseMany(ctx, batch) {
+			for _, answer := range f.before(name, cancel).Release(ctx, batch) {
 				require.Error(t, answer.Err)
 				assert.Equal(t, certain, store.IsCertain(answer.Err), "%v", answer.Err)
 			}
-			for i, answer := range f.store.ReleaseMany(t.Context(), batch) { // as the engine does
+			for i, answer := range f.store.Release(t.Context(), batch) { // as the engine does
 				if answer.Err != nil {
 					assert.ErrorIs(t, answer.Err, store.ErrGone)
 				}
@@ -234,15 +240,14 @@ func takenMeanwhile(t *testing.T, tampered bool) (held bool) {
 	next := claimOf(7)
 	next.ID = "next"
 	s := f.before("update", func() {
-		_, err := f.store.Release(context.WithoutCancel(t.Context()), batch[7].Ref, 0)
-		assert.NoError(t, err)
-		_, err = f.store.Acquire(context.WithoutCancel(t.Context()), next)
+		assert.NoError(t, f.store.Release(context.WithoutCancel(t.Context()), batch[7:8])[0].Err)
+		_, err := f.store.Acquire(context.WithoutCancel(t.Context()), next)
 		assert.NoError(t, err)
 	})
 	if tampered {
 		s.tamper(byKeyAlone)
 	}
-	for _, answer := range s.ReleaseMany(t.Context(), batch) {
+	for _, answer := range s.Release(t.Context(), batch) {
 		require.NoError(t, answer.Err, "one that was released meanwhile is released")
 	}
 	_, held = readLock(get(t, f.coll, "7"), "lock").Holder(next.ID)
@@ -276,7 +281,7 @@ func TestABulkCarriesOutHowEachOfItsLeasesEnds(t *testing.T) {
 		}
 		batch = append(batch, store.Ending{Ref: claimed.doc.ref()})
 	}
-	ended := locks.store.ReleaseMany(t.Context(), batch)
+	ended := locks.store.Release(t.Context(), batch)
 	for i, answer := range ended {
 		require.NoError(t, answer.Err, "%d", i)
 		raw := get(t, coll, fromKey(batch[i].Key))
@@ -289,8 +294,8 @@ func TestABulkCarriesOutHowEachOfItsLeasesEnds(t *testing.T) {
 }
 
 // Documents that were locked by the fields of a unique index are waited for under their
-// _ids: that is where a bulk of wake-ups goes, with one command.
-func TestABulkOfWakeUpsGoesToTheNamesThatWaitersKnow(t *testing.T) {
+// _ids: that is where a bulk of notices goes, with one command.
+func TestABulkOfNoticesGoesToTheNamesThatWaitersKnow(t *testing.T) {
 	t.Parallel()
 	f := newTapped(t)
 	sent := new(notices)
@@ -302,10 +307,10 @@ func TestABulkOfWakeUpsGoesToTheNamesThatWaitersKnow(t *testing.T) {
 	c := claimOf(3)
 	c.Key = key
 	f.take(f.store, c)
-	all := []store.Notice{{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}}
+	all := []store.Notice{{Topic: store.TopicLocks, Key: key, Kind: store.KindOffered}}
 	for _, e := range append(batch, store.Ending{Ref: c.Ref}) {
-		require.NoError(t, f.store.ReleaseMany(t.Context(), []store.Ending{e})[0].Err)
-		all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.Key, Kind: store.KindFreed})
+		require.NoError(t, f.store.Release(t.Context(), []store.Ending{e})[0].Err)
+		all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.Key, Kind: store.KindOffered})
 	}
 	require.NoError(t, f.store.Notify(t.Context(), all...))
 	var keys []string

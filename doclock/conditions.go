@@ -29,13 +29,17 @@ func beside(lock, field string) string { return mongobase.Beside(mongolease.Fiel
 // path returns the path of a field of the lock.
 func (s *docStore) path(field string) string { return s.lock.Path(field) }
 
-// free is the condition that a document has no holder: it has no lock, or one without a holder.
-// A foreign field in the lock's place matches neither.
+// free is the condition that a document has no holder, and that nobody waits for it: it has no
+// lock, or one without a holder and a line. A foreign field in the lock's place matches neither.
 func (s *docStore) free() bson.E {
-	return bson.E{Key: "$or", Value: bson.A{
-		bson.D{mongolease.Lacks(string(s.lock))},
-		append(s.ours(), mongolease.Lacks(s.path(fieldID))),
-	}}
+	return s.lacking(mongolease.Lacks(s.path(fieldID)), s.lock.Unawaited())
+}
+
+// unheld is free whoever waits.
+func (s *docStore) unheld() bson.E { return s.lacking(mongolease.Lacks(s.path(fieldID))) }
+
+func (s *docStore) lacking(what ...bson.E) bson.E {
+	return bson.E{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(string(s.lock))}, append(s.ours(), what...)}}
 }
 
 // ours is the condition that the document has a lock of this package. A path reaches into the
@@ -114,14 +118,12 @@ func (s *docStore) identified(id any) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
-// Fields, Named, Holds and Unworded are the conditions of package mongolease.
+// Fields, Named and Holds are the conditions of package mongolease.
 func (s *docStore) Fields(string) mongolease.Fields { return s.lock }
 
 func (s *docStore) Named(id string) []bson.E { return s.identified(id) }
 
 func (s *docStore) Holds(id string) []bson.E { return s.identified(id) }
-
-func (s *docStore) Unworded(now time.Time) []bson.E { return []bson.E{s.past(fieldWanted, now)} }
 
 // alive is the condition that an acquisition can still save.
 func (s *docStore) alive(id string) []bson.E { return s.steps.Alive(id, s.base.Bearing()) }

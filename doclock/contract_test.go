@@ -73,16 +73,30 @@ func (k *keyed) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return k.docStore.Renew(ctx, mapped)
 }
 
-func (k *keyed) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	return k.docStore.Release(ctx, ref(r), keep)
+func (k *keyed) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	mapped := slices.Clone(batch)
+	for i, e := range batch {
+		mapped[i].Ref = ref(e.Ref)
+	}
+	return k.docStore.Release(ctx, mapped)
 }
 
-func (k *keyed) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
-	mapped := make([]store.Ending, len(batch))
-	for i, e := range batch {
-		mapped[i] = store.Ending{Ref: ref(e.Ref), Keep: e.Keep}
+func (k *keyed) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	s, err := k.docStore.Leave(ctx, toKey(key), p, silent)
+	s.Key = fromKey(s.Key)
+	return s, err
+}
+
+// Age makes a place older.
+func (k *keyed) Age(key string, p store.Place, by time.Duration) error {
+	ctx := context.Background()
+	raw, err := k.coll.FindOne(ctx, ID(key)).Raw()
+	if err != nil {
+		return err
 	}
-	return k.docStore.ReleaseMany(ctx, mapped)
+	seen := raw.Lookup("lock", "waits", string(p), "seen").Time().Add(-by)
+	_, err = k.coll.UpdateByID(ctx, key, bson.D{{Key: "$set", Value: bson.D{{Key: "lock.waits." + string(p) + ".seen", Value: seen}}}})
+	return err
 }
 
 func (k *keyed) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
@@ -190,7 +204,8 @@ func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 			store.Store
 			storetest.Purger
 			storetest.Stranger
-		}{k, k, k} // without a feed: FerretDB delivers a wake-up in 20 ms, too slow for the tests with many of them
+			storetest.Ager
+		}{k, k, k, k} // without a feed: FerretDB delivers a wake-up in 20 ms, too slow for the tests with many of them
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // byKeyAlone leaves commands that do not name the acquisition.
 func byKeyAlone(what mongolease.Step, filter bson.D) bson.D {
 	switch what {
-	case mongolease.Acquire, mongolease.TakeOver, mongolease.Word:
+	case mongolease.Acquire, mongolease.TakeOver, mongolease.Wait, mongolease.Refresh:
 		return filter
 	}
 	return without(filter, func(field string) bool { return strings.HasPrefix(field, "lock.") && field != "lock.saves" })

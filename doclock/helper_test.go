@@ -103,9 +103,9 @@ func must[V any](v V, err error) func(testing.TB) V {
 	}
 }
 
-// freed is the wake-up that the release of a document sends.
-func freed[T any](d *Document[T]) store.Notice {
-	return store.Notice{Topic: store.TopicLocks, Key: d.lease.Key(), Kind: store.KindFreed}
+// offered is the notice that the release of a document sends to who comes next.
+func offered[T any](d *Document[T], next store.Place) store.Notice {
+	return store.Notice{Topic: store.TopicLocks, Key: d.lease.Key(), Kind: store.KindOffered, To: next.Address(), Place: next}
 }
 
 // holder is the one that a lock has; the zero value if it has none.

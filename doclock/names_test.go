@@ -12,15 +12,21 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/store"
 )
 
-// wanted waits until a claim has left its word in a document.
-func wanted(t *testing.T, coll *mongo.Collection, id any) {
+// awaited waits until a claim is in line for a document, and returns the first.
+func awaited(t *testing.T, coll *mongo.Collection, id any) (first store.Place) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		raw, err := coll.FindOne(context.Background(), ID(id)).Raw()
-		return assert.NoError(t, err) && !readLock(raw, "lock").WantedUntil.IsZero()
+		line := readLock(raw, "lock").Line
+		if len(line) > 0 {
+			first = line[0].Place
+		}
+		return assert.NoError(t, err) && len(line) > 0
 	}, 10*time.Second, 5*time.Millisecond, "nobody waits")
+	return first
 }
 
 // acquiring acquires in the background.
@@ -88,7 +94,7 @@ func TestAWaiterByUniqueFieldsGetsTheDocumentThatHasThemInTheEnd(t *testing.T) {
 		assert.NoError(t, err)
 		got <- d
 	}()
-	wanted(t, coll, 1)
+	awaited(t, coll, 1)
 	time.Sleep(2 * time.Second) // it sleeps while no document has these values
 	set(t, coll, 1, "key", "16")
 	set(t, coll, 2, "key", "17")

@@ -69,7 +69,7 @@ func TestBreakTakesADocumentFromItsHolderAndWakesTheWaiter(t *testing.T) {
 	locks := locksOn[saga](t, coll)
 	doc := must(locks.Acquire(t.Context(), bson.M{"key": "17", "type": "order"}, mongolock.TTL(time.Minute)))(t)
 	waiter := acquiring(t, locksOn[saga](t, coll), ID("o"))
-	wanted(t, coll, "o")
+	awaited(t, coll, "o")
 	marked, err := locks.Break(t.Context(), ID("o"), "it hangs", 0)
 	require.NoError(t, err)
 	require.Len(t, marked, 1)

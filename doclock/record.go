@@ -19,7 +19,6 @@ const (
 	fieldBroken   = mongolease.FieldBroken
 	fieldReleased = mongolease.FieldReleased
 	fieldAt       = mongolease.FieldAt
-	fieldWanted   = mongolease.FieldWanted
 	fieldStamp    = mongolease.FieldStamp
 	fieldSaves    = "saves"
 
@@ -65,8 +64,10 @@ func readLock(doc bson.Raw, field string) (r record) {
 			r.At, _ = mongobase.Time(v)
 		case fieldStamp:
 			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
-		case fieldWanted:
-			r.WantedUntil, _ = mongobase.Time(v)
+		case mongolease.FieldLine:
+			var lined bool
+			r.Line, lined = mongolease.ReadLine(v, lock.Lookup(mongolease.FieldWaits))
+			ours = ours && lined
 		case fieldAttempts:
 			n, _ := v.AsInt64OK()
 			r.attempts = int(n)
@@ -103,7 +104,7 @@ func (r record) Foreign() error {
 }
 
 func (r record) Status(key string, now time.Time) store.Status {
-	return r.Seen(key, store.Exclusive, 1, r.Wanted(now), now)
+	return r.Seen(key, store.Exclusive, 1, now)
 }
 
 // residue reports whether the lock has marks that outlast its holder.

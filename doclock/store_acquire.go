@@ -14,8 +14,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A claim is a claim that is under way through the commands of its attempt, which are this
-// store's: a mongolease.Contender.
+// A claim is a claim that is under way through the commands of its attempt.
 type claim struct {
 	*docStore
 	*request
@@ -25,12 +24,12 @@ type claim struct {
 
 var errMissed error = &missed{} // of one of many
 
-// Acquire locks a document with one update, whose filter asks that it has no holder. If that
-// matches nothing, a read tells why.
+// Acquire locks a document with one update, whose filter asks that it has no holder, and that
+// nobody waits for it. If that matches nothing, the claim joins the line, or a read tells why.
 func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	return s.try(ctx, c, func(ctx context.Context, k *claim) (store.Grant, error) {
 		k.lease.Attempt.Single = k.soft
-		return s.steps.Acquire(ctx, k.lease, k)
+		return k.acquire(ctx)
 	})
 }
 
@@ -50,26 +49,98 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	if r.fields != nil {
 		names = r.fields
 	}
-	c.Lingers = false // a client that kept the lock would have an old document
+	c.Lingers = "" // a client that kept the lock would have an old document
 	return s.steps.Try(ctx, c, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
+		k := &claim{s, r, begun, names}
 		begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
-		return with(ctx, &claim{s, r, begun, names})
+		begun.CleanUp = k.cleanUp
+		return with(ctx, k)
 	})
 }
 
-// Claim makes the claim the holder if there is none. For one of many it takes a document over
-// from a holder that the look ahead has found to be over.
-func (k *claim) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
-	switch {
-	case k.over != nil:
-		return k.TakeOver(ctx, record{Document: mongolease.Document{Holders: []mongolease.Holder{*k.over}}})
-	case k.create:
-		return k.take(ctx, mongolease.Acquire, mongobase.Upsert, k.free())
+// acquire locks a document. One that is offered to the claim is taken without a look. One that is
+// known to be locked, or awaited, is not asked for before a look. A claim of one of many does not
+// look: there are others to claim. Nor does it heed a line.
+func (k *claim) acquire(ctx context.Context) (store.Grant, error) {
+	c := k.lease
+	if c.Offered && c.Place != "" {
+		image, t, err := k.takeOffer(ctx)
+		if err != nil || image.Found() {
+			return k.steps.Answer(ctx, c, image, t, err)
+		}
+		c.Attempt.Answered(image.Reply, true)
+		c.InLine = true
 	}
-	return k.take(ctx, mongolease.Acquire, mongobase.After, k.free())
+	if (c.Held || c.InLine) && !k.one {
+		image, err := k.steps.Stand(ctx, c, k.locked(), k.look)
+		switch {
+		case err != nil:
+			return store.Grant{}, c.Attempt.NotApplied(err)
+		case image.Found() && (len(image.Record.Holders) > 0 || len(image.Record.Line) > 0):
+			k.saw(image.Image)
+			return k.contest(ctx, image)
+		}
+	}
+	image, t, err := k.first(ctx)
+	if !k.refused(image, err) {
+		return k.steps.Answer(ctx, c, image, t, err)
+	}
+	c.Attempt.Answered(image.Reply, true)
+	if k.one {
+		return store.Grant{}, k.steps.Settle(ctx, c, mongoerr.NotApplied(errMissed))
+	}
+	if image, err = k.obstacle(ctx, err); err != nil {
+		return store.Grant{}, err
+	}
+	return k.contest(ctx, image)
 }
 
-func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder, who ...bson.E) (reply, mongolease.Tenure, error) {
+// contest takes a document over if no holder is live any more, and it is the claim's turn.
+func (k *claim) contest(ctx context.Context, image reply) (store.Grant, error) {
+	still, out, err := k.steps.Contest(ctx, k.lease, image)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	taken, t, err := k.takeOver(ctx, image.Record, still, out)
+	if err != nil || taken.Found() {
+		return k.steps.Answer(ctx, k.lease, taken, t, err)
+	}
+	k.lease.Attempt.Answered(taken.Reply, true) // lost to a quicker claim
+	if image, err = k.obstacle(ctx, nil); err != nil {
+		return store.Grant{}, err
+	}
+	return store.Grant{}, k.steps.Refuse(ctx, k.lease, image.Record)
+}
+
+// obstacle returns the document that has refused the claim. An error is the claim's answer.
+// refusal is that of the server, if it had one.
+func (k *claim) obstacle(ctx context.Context, refusal error) (reply, error) {
+	image, err := k.steps.Obstacle(ctx, k.lease, k.locked(), k.look)
+	k.saw(image.Image)
+	switch {
+	case err != nil:
+		return image, k.lease.Attempt.NotApplied(err)
+	case !image.Found():
+		return image, k.steps.Settle(ctx, k.lease, k.absent(refusal))
+	}
+	return image, nil
+}
+
+// first sends the first command, which is applied if the document is free. For one of many it
+// takes a document over from a holder that the look ahead has found to be over.
+func (k *claim) first(ctx context.Context) (reply, mongolease.Tenure, error) {
+	switch {
+	case k.over != nil:
+		return k.takeOver(ctx, record{Document: mongolease.Document{Holders: []mongolease.Holder{*k.over}}}, nil, nil)
+	case k.one:
+		return k.take(ctx, mongolease.Acquire, mongobase.After, nil, k.unheld())
+	case k.create:
+		return k.take(ctx, mongolease.Acquire, mongobase.Upsert, nil, k.free())
+	}
+	return k.take(ctx, mongolease.Acquire, mongobase.After, nil, k.free())
+}
+
+func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (reply, mongolease.Tenure, error) {
 	u, t := k.holding(k)
 	filter := append(slices.Clip(k.names), who...)
 	if k.one {
@@ -79,58 +150,61 @@ func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.Fi
 	if k.soft { // docs/design.md §4.10
 		coll = k.base.Once
 	}
-	image, err := k.steps.Send(ctx, what, coll, filter, bson.D(u), opts)
+	image, err := k.steps.Send(ctx, what, coll, filter, bson.D(u.Join(out)), opts)
 	return image, t, err
 }
 
-// Refused reports that the filter matched nothing, or that the document that was to be made
+// refused reports that the filter matched nothing, or that the document that was to be made
 // exists.
-func (k *claim) Refused(image reply, err error) bool {
+func (k *claim) refused(image reply, err error) bool {
 	if err != nil {
 		return k.create && mongo.IsDuplicateKeyError(err)
 	}
 	return !image.Found()
 }
 
-// TakeOver puts the claim in the place of a holder that is over, or takes a document that has
+// takeOffer takes a document that nobody holds, by the claim's place alone: while that is the
+// first in line, or comes after none but the one that it passes, nobody else is granted the
+// document.
+func (k *claim) takeOffer(ctx context.Context) (reply, mongolease.Tenure, error) {
+	still, out := k.lock.Offered(k.lease.Place, k.lease.Pass)
+	who := append(k.ours(), mongolease.Lacks(k.path(fieldID)))
+	return k.take(ctx, mongolease.Offer, mongobase.After, out, append(who, still...)...)
+}
+
+// takeOver puts the claim in the place of a holder that is over, or takes a document that has
 // become free. Its filter names the holder's beat, so a holder that was renewed since is safe.
-func (k *claim) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
-	who := []bson.E{k.free()}
+func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out update) (reply, mongolease.Tenure, error) {
+	var who []bson.E
 	for _, h := range seen.Holders {
 		who = append(k.Named(h.ID), k.lock.Still(h))
 	}
-	return k.take(ctx, mongolease.TakeOver, mongobase.After, who...)
+	switch {
+	case len(who) > 0:
+	case len(seen.Line) > 0:
+		who = append(k.ours(), mongolease.Lacks(k.path(fieldID)))
+	default:
+		return k.take(ctx, mongolease.TakeOver, mongobase.After, nil, k.free())
+	}
+	return k.take(ctx, mongolease.TakeOver, mongobase.After, out, append(who, still...)...)
 }
 
-func (k *claim) Word(ctx context.Context) (reply, error) {
-	image, err := k.steps.LeaveWord(ctx, k.lease, append(slices.Clip(k.names), append(k.ours(), k.held())...))
-	k.saw(image.Image)
-	return image, err
+// locked is the filter of the document if it has a lock of this package, with a holder or without.
+func (k *claim) locked() bson.D {
+	return append(append(slices.Clip(k.names), k.ours()...), bson.E{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(k.path(fieldID))}, bson.D{k.held()}}})
 }
 
-func (k *claim) Look(ctx context.Context) (reply, error) {
-	image, err := k.steps.FindOne(ctx, k.names)
-	k.saw(image.Image)
-	return image, err
-}
+func (k *claim) look(ctx context.Context) (reply, error) { return k.steps.FindOne(ctx, k.names) }
 
-func (k *claim) CleanUp(ctx context.Context) (wanted bool, err error) {
+func (k *claim) cleanUp(ctx context.Context) (store.Status, error) {
 	removed, err := k.steps.Send(ctx, mongolease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Named(k.lease.ID)...), bson.D(k.leaving(true)), mongobase.After)
 	k.freed.add(k.lease.Key, removed.Image.Lookup("_id"))
-	return removed.Found(), err
+	return removed.Record.Status(k.lease.Key, k.base.Present()), err
 }
 
-// Missed answers a claim of one of many: there are others to claim.
-func (k *claim) Missed() error {
-	if k.one {
-		return errMissed
-	}
-	return nil
-}
-
-// Absent answers a claim of a document that does not exist. If the server refused to insert it,
+// absent answers a claim of a document that does not exist. If the server refused to insert it,
 // the refusal comes from another unique index than the key's.
-func (k *claim) Absent(refusal error) error {
+func (k *claim) absent(refusal error) error {
 	if refusal != nil {
 		return mongoerr.Mark(refusal)
 	}
@@ -158,8 +232,11 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 		if e.changesAny(others) { // then it may no longer be the document that was asked for
 			return store.Grant{}, mongoerr.NotApplied(errAlone)
 		}
-		return s.steps.Transfer(ctx, from, c.lease, c, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+		return s.steps.Transfer(ctx, from, c.lease, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 			u, t := s.holding(c)
+			if to.Place != "" { // the line stays as it is otherwise
+				u = u.Join(s.lock.Without(to.Place))
+			}
 			image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
 			e.answered(image.Found(), err)
 			return image, t, err

@@ -95,10 +95,12 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 	}, options.Find().SetProjection(read))
 }
 
-// List reads the documents that have a holder, live or expired. It scans the whole collection.
+// List reads the documents that have a holder, live or expired, or for which somebody waits. It
+// scans the whole collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	find := func(ctx context.Context) (*mongobase.Cursor, error) {
-		return s.base.FindMany(ctx, s.base.Soft, bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldID))},
+		return s.base.FindMany(ctx, s.base.Soft, bson.D{{Key: s.path(fieldMark), Value: shape},
+			{Key: "$or", Value: bson.A{bson.D{mongolease.Exists(s.path(fieldID))}, bson.D{mongolease.Exists(s.path(mongolease.FieldLine) + ".0")}}}},
 			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
 	}
 	read := func(doc bson.Raw) (string, record) {

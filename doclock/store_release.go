@@ -89,68 +89,150 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 	return counts
 }
 
-// Release takes the holder out of the document and carries out the lease's ending in the same
+// Release releases one holder, or many as a bulk. Holders whose release does more to the document,
+// or may meet an open transaction of the caller, are released alone, beside the others. On
+// FerretDB, which does not return from an update of some hundred documents, each is released
+// alone, one after the other.
+func (s *docStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	one := func(e store.Ending) store.Ended { return s.releaseOne(ctx, e) }
+	if len(batch) == 1 || s.isFlat() {
+		answers := make([]store.Ended, len(batch))
+		for i, e := range batch {
+			answers[i] = one(e)
+		}
+		return answers
+	}
+	return apart(batch,
+		func(e store.Ending) bool { return s.ending(e.ID) != nil || s.writtenInTransaction(e.ID) }, one,
+		func(together []store.Ending) []store.Ended { return s.releaseTogether(ctx, together) })
+}
+
+// releaseOne takes the holder out of the document and carries out the lease's ending in the same
 // step. If its reply is lost the ending is kept, and the engine calls again until a reply
 // comes. Both commands name the holder: if the lost release was applied, the retry finds
 // nothing; if the lost one arrives after the retry, it finds nothing either. If it was
 // certainly not applied, the caller is told so, and the engine goes on without the ending.
-func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
+func (s *docStore) releaseOne(ctx context.Context, of store.Ending) (answer store.Ended) {
+	r := of.Ref
 	if err := modeIs(r.Mode); err != nil {
-		return false, err
+		return store.Ended{Err: err}
 	}
 	l, _ := s.steps.Memory.Of(r.ID)
 	e := l.Own.ending
 	defer func() {
-		if e != nil && err != nil && store.IsCertain(err) && !e.doubt.Load() {
+		if e != nil && answer.Err != nil && store.IsCertain(answer.Err) && !e.doubt.Load() {
 			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[granted]) { l.Own.ending = nil })
 		}
 	}()
 	if _, err := s.base.Read(ctx); err != nil {
-		return false, mongoerr.NotApplied(err)
+		return store.Ended{Err: mongoerr.NotApplied(err)}
 	}
-	return s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
+	var seen reply
+	answer = s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
 		if e != nil { // a later attempt may run when the caller's session has ended
 			ctx = mongo.NewSessionContext(ctx, e.session.Swap(nil))
 		}
-		image, err := s.release(ctx, r, keep, e)
+		image, err := s.release(ctx, of, e)
 		e.answered(image.Found(), err)
 		s.freed.add(r.Key, image.Image.Lookup("_id"))
 		return image, err
-	}, func(ctx context.Context, r store.Ref) error {
-		err := s.steps.Explain(ctx, r)
-		if errors.Is(err, store.ErrGone) && l.Own.gone != nil {
-			return nil // the lease's own transaction has released it
-		}
-		return err
+	}, func(ctx context.Context) (_ reply, err error) {
+		seen, err = s.steps.Find(ctx, r)
+		return seen, err
 	})
+	if l.Own.gone != nil && errors.Is(answer.Err, store.ErrGone) {
+		s.freed.add(r.Key, seen.Image.Lookup("_id"))
+		return mongolease.EndedAs(seen.Record) // the lease's own transaction has released it
+	}
+	return answer
 }
 
-// release takes the holder out of the document as e says, and returns the before-image, which
-// still has the waiters' word. Under MinHold the holder stays, marked as released, so that the
-// lease can no longer be renewed or handed over.
-func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (reply, error) {
-	coll, conditions, u := s.steps.Gently(r.ID), s.Holds(r.ID), s.leavingAs(e, s.residue(r.ID))
+// release takes the holder out of the document as e says, and returns the after-image. Under
+// MinHold the holder stays, marked as released, so that the lease can no longer be renewed or
+// handed over.
+//
+// The lock is removed as a whole if nothing in it outlasts the holder. That nobody is in line is
+// a guess, unless somebody is known to be.
+func (s *docStore) release(ctx context.Context, of store.Ending, e *ending) (reply, error) {
+	coll, conditions := s.steps.Gently(of.ID), s.Holds(of.ID)
 	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
 		coll = s.base.Durable
-		conditions = s.alive(r.ID)
+		conditions = s.alive(of.ID)
 	}
 	if e == nil || !e.alone() {
-		rest, err := s.steps.Stays(ctx, r, keep)
+		rest, err := s.steps.Stays(ctx, of.Ref, of.Keep)
 		switch {
 		case err != nil:
 			return reply{}, err
 		case rest > 0:
-			u = s.staying(rest)
+			return s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.staying(rest))), mongobase.After)
 		}
 	}
 	if e != nil && e.remove {
-		filter, err := s.steps.Where(r, conditions)
+		filter, err := s.steps.Where(of.Ref, conditions)
 		if err != nil {
 			return reply{}, err
 		}
-		return s.steps.Remove(ctx, mongolease.Release, coll, filter, s.Read)
+		return s.steps.Remove(ctx, mongolease.Release, coll, filter, s.readRemoved)
 	}
-	return s.steps.Update(ctx, mongolease.Release, coll, r, conditions, bson.D(e.join(u)), mongobase.Before)
+	residue := s.residue(of.ID) || e != nil && (e.requeue || e.done)
+	if !residue && !of.Line {
+		image, err := s.steps.Update(ctx, mongolease.Release, coll, of.Ref, append(slices.Clip(conditions), s.lock.Unawaited()), bson.D(e.join(s.leaving(false))), mongobase.After)
+		if err != nil || image.Found() {
+			return image, err
+		}
+	}
+	image, err := s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.leavingAs(e, true))), mongobase.After)
+	if err == nil && !residue {
+		s.tidy(ctx, of.Ref, image)
+	}
+	return image, err
+}
+
+// readRemoved reads the line of a document that was removed: its waiters have to learn of that.
+func (s *docStore) readRemoved(document bson.Raw) record {
+	r := s.Read(document)
+	r.Holders = nil
+	return r
+}
+
+// tidy removes a lock in which nothing is left. If that fails, it is in nobody's way.
+func (s *docStore) tidy(ctx context.Context, r store.Ref, left reply) {
+	seen := left.Record
+	if !left.Found() || seen.Foreign() != nil || len(seen.Holders) > 0 || len(seen.Line) > 0 || seen.residue() {
+		return
+	}
+	empty := append(s.ours(), s.lock.Unawaited())
+	for _, f := range []string{fieldID, fieldAttempts, fieldReadyAt, fieldDone} {
+		empty = append(empty, mongolease.Lacks(s.path(f)))
+	}
+	_, _ = s.steps.Update(ctx, mongolease.Last, s.base.Soft, r, empty, bson.D(s.leaving(false)), mongobase.After)
+}
+
+// Leave takes a place out of the line of a document, and the lock if nothing is left in it. It
+// answers with the lock as it is then.
+func (s *docStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	ctx, r, none := mongobase.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
+	filter, err := s.steps.Where(r, s.ours())
+	if err == nil {
+		_, err = s.base.Read(ctx)
+	}
+	if err != nil {
+		return none, mongoerr.NotApplied(err)
+	}
+	var image reply
+	if p != "" { // no path of a field has an empty part
+		image, err = s.steps.StepOut(ctx, filter, p, silent)
+	}
+	if err != nil {
+		return none, mongoerr.Mark(err)
+	}
+	if image.Found() {
+		s.tidy(ctx, r, image)
+	} else if image, err = s.steps.Find(ctx, r); err != nil {
+		return none, mongoerr.NotApplied(err)
+	}
+	return s.steps.Status(key, image.Record), image.Record.Foreign()
 }
 
 // residue reports whether marks in the lock may outlast the holder.
@@ -174,7 +256,7 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	var image reply
 	var err error
 	if e != nil {
-		image, err = s.release(ctx, r, 0, e)
+		image, err = s.release(ctx, store.Ending{Ref: r}, e)
 	} else {
 		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
 		image, err = s.steps.Update(ctx, mongolease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), bson.D(u), mongobase.Before)

@@ -29,8 +29,8 @@ func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 	return u.Add("$setOnInsert", c.initial...), t
 }
 
-// leaving returns the update that takes the holder out of the lock. Without a residue (marks
-// that outlast the holder) it removes the whole lock.
+// leaving returns the update that takes the holder out of the lock. Without a residue (marks, or a
+// line, that outlast the holder) it removes the whole lock.
 func (s *docStore) leaving(residue bool) update {
 	if !residue {
 		u := update{}.Unset(string(s.lock))
@@ -42,7 +42,7 @@ func (s *docStore) leaving(residue bool) update {
 	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.stampPath(fieldStamp))
 	for _, f := range []string{
 		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
-		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, fieldBroken, fieldReleased, fieldWanted, fieldSaves,
+		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, fieldBroken, fieldReleased, fieldSaves,
 	} {
 		u = u.Unset(s.path(f))
 	}
@@ -52,7 +52,7 @@ func (s *docStore) leaving(residue bool) update {
 // leavingAs is leaving, and adds the marks that the ending of a claim of one of many
 // leaves in the lock.
 func (s *docStore) leavingAs(e *ending, residue bool) update {
-	u := s.leaving(residue || e != nil && (e.requeue || e.done))
+	u := s.leaving(residue)
 	switch {
 	case e == nil:
 	case e.done:

@@ -124,10 +124,10 @@ type pools struct {
 	closed  bool
 }
 
-func (s *pools) begin(store *docStore) {
-	s.store, s.byQuery = store, map[string]*pool{}
+func (s *pools) begin(of *docStore) {
+	s.store, s.byQuery = of, map[string]*pool{}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.feed = follow.New(s.base, store.Feed, s.heard, nil)
+	s.feed = follow.New(s.base, of.Feed, store.Audience{Topics: []string{topic}}, s.heard, nil)
 }
 
 func (s *pools) close() {

@@ -131,16 +131,10 @@ func (s *Store) insert(ctx context.Context, c *claim, update bson.D, t mongoleas
 // takeOffer takes a key that nobody holds, by the claim's place alone: while that is the first
 // in line, or comes after none but the one that it passes, nobody else is granted the key.
 func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
-	before := []store.Place{c.Place}
-	if c.Pass != "" {
-		before = []store.Place{c.Pass, c.Place}
-	}
-	filter := ours(c.Key, unheld)
-	for n, p := range before {
-		filter = append(filter, lock.At(n, p))
-	}
+	still, out := lock.Offered(c.Place, c.Pass)
 	t := s.tenure(c)
-	update := joined(withRev(c.document(t), t.Rev), lock.Without(before...).Unset(fieldSession, fieldSessions))
+	update := joined(withRev(c.document(t), t.Rev), out.Unset(fieldSession, fieldSessions))
+	filter := append(ours(c.Key, unheld), still...)
 	image, err := s.write(ctx, mongolease.Offer, c, filter, update, withoutWaits)
 	return image, t, err
 }
@@ -164,13 +158,8 @@ func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bso
 	return image, t, err
 }
 
-// joined returns an update with the operators of another one.
 func joined(update bson.D, more mongobase.Change) bson.D {
-	u := mongobase.Change(update)
-	for _, o := range more {
-		u = u.Add(o.Key, o.Value.(bson.D)...)
-	}
-	return bson.D(u)
+	return bson.D(mongobase.Change(update).Join(more))
 }
 
 // withoutWaits leaves out of an after-image what is told of those who wait.

@@ -24,6 +24,14 @@ func (u Change) Add(operator string, fields ...bson.E) Change {
 	return append(u, bson.E{Key: operator, Value: slices.Clone(bson.D(fields))})
 }
 
+// Join adds all of another change.
+func (u Change) Join(more Change) Change {
+	for _, o := range more {
+		u = u.Add(o.Key, o.Value.(bson.D)...)
+	}
+	return u
+}
+
 // Set sets a field.
 func (u Change) Set(path string, value any) Change {
 	return u.Add("$set", bson.E{Key: path, Value: value})

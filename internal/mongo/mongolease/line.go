@@ -52,6 +52,16 @@ func (f Fields) Without(gone ...store.Place) (u mongobase.Change) {
 	return u
 }
 
+// Offered returns, for a claim that is offered a lock which nobody holds, the condition that its
+// place is the first in line, or comes after none but the one that it passes; and the update that
+// takes both out of the line.
+func (f Fields) Offered(p, pass store.Place) (still []bson.E, out mongobase.Change) {
+	if pass == "" {
+		return []bson.E{f.At(0, p)}, f.Without(p)
+	}
+	return []bson.E{f.At(0, pass), f.At(1, p)}, f.Without(pass, p)
+}
+
 func listed(places []store.Place) bson.A {
 	list := make(bson.A, len(places))
 	for i, p := range places {
