@@ -84,12 +84,26 @@ func TestCloseFreesTenThousandDocumentsOverASlowLink(t *testing.T) {
 	})
 }
 
+// oneByOne is a store that releases one holder after the other.
+type oneByOne struct {
+	store.Store
+	turn chan struct{} // of capacity 1: a mutex would stop the time of a bubble
+}
+
+func (s oneByOne) Release(ctx context.Context, batch []store.Ending) (answers []store.Ended) {
+	for _, e := range batch {
+		s.turn <- struct{}{}
+		answers = append(answers, s.Store.Release(ctx, []store.Ending{e})...)
+		<-s.turn
+	}
+	return answers
+}
+
 // One by one, 10,000 releases would take 12.5 s; these 5,000 do not fit into the 5 s of Close
 // either. This is what the test above would see without bulks.
 func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) {
-	type oneByOne struct{ store.Store }
 	synctest.Test(t, func(t *testing.T) {
-		f := farAwayHolding(t, 5_000, func(s *docStore) store.Store { return oneByOne{s} })
+		f := farAwayHolding(t, 5_000, func(s *docStore) store.Store { return oneByOne{s, make(chan struct{}, 1)} })
 		require.Error(t, f.Close())
 		assert.Greater(t, f.held(t), 500, "documents that are held")
 	})

@@ -15,12 +15,11 @@ func (s *docStore) releaseTogether(ctx context.Context, batch []store.Ending) []
 		_, holds := seen.Holder(r.ID)
 		return holds
 	})
-	b.Take(which.Held, func(r store.Ref) ([]bson.E, bson.D) {
-		if s.residue(r.ID) {
-			return s.Holds(r.ID), bson.D(s.leaving(true))
-		}
-		return append(s.Holds(r.ID), s.lock.Unawaited()), bson.D(s.leaving(false))
-	}, func(r store.Ref) ([]bson.E, bson.D) { return s.Holds(r.ID), bson.D(s.leaving(true)) })
+	b.Take(which.Held,
+		func(r store.Ref) ([]bson.E, bson.D) {
+			return append(s.Holds(r.ID), s.lock.Unawaited()), bson.D(s.leaving(s.residue(r.ID)))
+		},
+		func(r store.Ref) ([]bson.E, bson.D) { return s.Holds(r.ID), bson.D(s.leaving(true)) })
 	b.Keep(which.Kept, func(r store.Ref, rest time.Duration) ([]bson.E, bson.D) {
 		return s.Holds(r.ID), bson.D(s.staying(rest))
 	})
