@@ -87,11 +87,9 @@
 //
 // [Lease.Release] ends the lease first and then removes its ID from the store. A lease
 // that was lost is removed too, but no sooner than one margin after its end: its holder
-// may need that time to notice. If a waiter of the same client is in line, the key is
-// handed off to it in one step instead. Once waiters of other processes have left word
-// (a mark in the record, which says that a process waits), that happens at most 16 times
-// in a row and for at most 100 ms. Then this client's waiters leave the key alone for
-// 50 ms.
+// may need that time to notice. If another call of the same client waits, the key is handed
+// off to it in one step instead. While other processes are known to stand in line, that
+// happens at most 16 times in a row and for at most 100 ms.
 //
 // With [Linger] a release keeps the key in the store for a while, and the next Acquire of
 // this client gets it without a store call: a new lease, with a greater token and with the
@@ -102,13 +100,17 @@
 //
 // # Waiting
 //
-// The waiters of a client for one key stand in a queue, first come, first served, and
-// only the head talks to the store. The head asks when a wake-up comes (from a release
-// in this process, or by the store's feed), when the holder that it saw has run out, and
-// otherwise about once a minute. Without a feed the client reads all keys that it waits
-// for with one command, every 50 ms at first, and less and less often down to once a
-// second. A wake-up is a hint: if it is lost, late or doubled, that costs time but never
-// safety.
+// The calls of a client that wait for one key stand in a queue, first come, first served, and
+// only the first of them, the head, talks to the store. The processes stand in the line of the
+// key, which is part of its record: a claim that is refused joins the line at its end, and the
+// store grants the key only to those whose turn it is. A release shows who is next, and tells
+// that process alone. If it does not come within a second, the next one in line passes it.
+//
+// The head asks when it is told that its turn has come, when the holder that it saw has run
+// out, and otherwise about every 25 s, which also keeps its place. Without a feed the client
+// reads all keys that it waits for with one command, every 50 ms at first, and less and less
+// often down to once a second. The line and the notices say only who asks when. If they are
+// wrong, late or lost, that costs time but never safety.
 //
 // # Sharing
 //
@@ -117,10 +119,8 @@
 // another comes, goes or dies. A writer, which wants the key alone, waits for all sharers
 // (readers, or holders of a permit), and they wait for a writer that has the key.
 //
-// The word of a waiting writer keeps new sharers out, and the writer leaves it again
-// before it runs out. So a writer waits only for the sharers that held the key when it
-// came, however many others come and overlap. A writer that gives up takes its word back.
-// If the writer dies, its word runs out after the writer's TTL, but no sooner than 5 s
-// and no later than 30 s. Sharers whose uses do not overlap can now and then get in
-// before a writer: the last of them to leave removes the record, and the word with it.
+// All stand in the same line. So a writer waits only for the sharers that held the key when it
+// came, or were in line before it, however many others come. The readers up to the first writer
+// come together. A writer that gives up leaves the line. If it dies, it keeps new sharers
+// out for 30 s at most.
 package mongolock

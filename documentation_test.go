@@ -20,8 +20,8 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 // contract lists the methods of package store's interfaces. The engine calls them; a user of
 // the library never does.
 var contract = []string{
-	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
-	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "AcquireMany", "ReleaseMany",
+	"Acquire", "Renew", "Release", "Leave", "Transfer", "Undo", "Break", "Look", "List",
+	"AnswersAtOnce", "Notify", "Watch", "AcquireMany",
 	"BeginSession", "RenewSession", "EndSession", "Sweep",
 }
 
@@ -68,7 +68,7 @@ func ofInterface(pkg, typ, method string) bool {
 	switch {
 	case (pkg == "memstore" || pkg == "filestore" || pkg == "mongostore") && typ == "Store":
 		return slices.Contains(contract, method)
-	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder" || typ == "Status"): // which packages fmt and log/slog call
+	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder" || typ == "Waiter" || typ == "Status"): // which packages fmt and log/slog call
 		return slices.Contains([]string{"String", "GoString", "Format", "LogValue"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"

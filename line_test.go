@@ -171,7 +171,7 @@ func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
 		var held *mongolock.HeldError
 		require.ErrorAs(t, err, &held)
 		assert.Equal(t, 2, held.Ahead())
-		assert.ErrorContains(t, err, "2 others wait before")
+		assert.ErrorContains(t, err, "2 waiters come first")
 		_, err = c.TryAcquire(t.Context(), "k", mongolock.Shared())
 		assert.ErrorIs(t, err, mongolock.ErrHeld)
 		time.Sleep(store.PlaceFor)

@@ -73,8 +73,8 @@
 //     release for later (keep) takes the holder out of its session.
 //  16. Line. A place stands in the line from a refused claim until a grant to it, Leave, a grant
 //     that passes it, or until long after it is stale. Who joins comes last. A key is granted only
-//     in its turn ([Status].Turn): compared and swapped in the step of the grant, so that nobody
-//     is passed who was not judged. A record that loses its last holder stays for its line, with
+//     in its turn ([Status].Turn): compared and swapped in the step of the grant, so that no
+//     place is passed that was not judged. A record that loses its last holder stays for its line, with
 //     no holders. The line only says who asks when: a place that is lost, or stays too long, costs
 //     time, never safety.
 //

@@ -73,7 +73,11 @@ func (e *HeldError) Ahead() int {
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "mongolock: %q is held", e.Key)
+	ahead, is := e.Ahead(), "held"
+	if ahead > 0 && e.Free() {
+		is = "free"
+	}
+	fmt.Fprintf(&b, "mongolock: %q is %s", e.Key, is)
 	live, confirming := 0, 0
 	for _, h := range e.Holders {
 		if !e.Live(h) {
@@ -101,11 +105,11 @@ func (e *HeldError) Error() string {
 	case left > 0:
 		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
 	}
-	switch n := e.Ahead(); {
-	case n == 1:
-		b.WriteString(", and another waits before")
-	case n > 1:
-		fmt.Fprintf(&b, ", and %d others wait before", n)
+	switch {
+	case ahead == 1:
+		b.WriteString("; 1 waiter comes first")
+	case ahead > 1:
+		fmt.Fprintf(&b, "; %d waiters come first", ahead)
 	}
 	return b.String()
 }

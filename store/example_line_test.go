@@ -21,7 +21,7 @@ func awaited() store.Status {
 }
 
 // A claim that is refused and has a place waits. Until the first in line has had the key, or has
-// left, nobody else gets it.
+// left, no other claim gets it.
 func ExampleClaim() {
 	ctx, s := context.Background(), memstore.New()
 	claim := func(id string) store.Claim {
@@ -45,17 +45,31 @@ func ExampleClaim() {
 	// holder: <nil>
 	// waiter: true
 	// who waits is known: true
-	// somebody: mongolock: "nightly-report" is held, and another waits before
+	// somebody: mongolock: "nightly-report" is free; 1 waiter comes first
 	// waiter: <nil> 0
 }
 
 func ExampleNewPlace() {
 	place := store.NewPlace(store.Permits, 3, "Kq3fA9")
-	fmt.Println(place.Mode())
-	fmt.Println(place.Address())
+	fmt.Println(place[:len("p3:Kq3fA9:")], len(place))
+	// Output: p3:Kq3fA9: 20
+}
+
+func ExamplePlace_Mode() {
+	fmt.Println(store.NewPlace(store.Permits, 3, "Kq3fA9").Mode())
+	fmt.Println(store.NewPlace(store.Exclusive, 1, "").Mode())
 	// Output:
 	// permits 3
-	// Kq3fA9
+	// exclusive 1
+}
+
+// A waiter without an address polls.
+func ExamplePlace_Address() {
+	fmt.Printf("%q\n", store.NewPlace(store.Exclusive, 1, "Kq3fA9").Address())
+	fmt.Printf("%q\n", store.NewPlace(store.Exclusive, 1, "").Address())
+	// Output:
+	// "Kq3fA9"
+	// ""
 }
 
 // The readers before the first writer come together, in any order.
@@ -71,6 +85,28 @@ func ExampleStatus_Turn() {
 	// host-2 false
 	// host-3 false
 	// newcomer false
+}
+
+// The key is offered to the readers before the writer; and to the writer, once they are passed.
+func ExampleStatus_Offered() {
+	s := awaited()
+	line := s.Waiting("", "")
+	fmt.Println(s.Offered(line), s.Offered(line[2:]))
+	// Output: 2 1
+}
+
+// A writer that died is in the way of readers for a shorter time than of other writers.
+func ExampleStatus_Stale() {
+	s := awaited()
+	s.Now = s.Now.Add(time.Minute)
+	writer := s.Line[2]
+	fmt.Println(s.Stale(writer))
+
+	s.Mode, s.Holders = store.Shared, []store.Holder{{Owner: "reader", ExpireAt: s.Now.Add(time.Minute)}}
+	fmt.Println(s.Stale(writer))
+	// Output:
+	// false
+	// true
 }
 
 // A writer passes a place whose waiter does not come.
@@ -91,14 +127,16 @@ func ExampleStatus_Waiting() {
 
 func ExampleHeldError_Ahead() {
 	s := awaited()
-	fmt.Println((&store.HeldError{Status: s, Place: s.Line[2].Place}).Ahead())
-	fmt.Println((&store.HeldError{Status: s}).Ahead())
+	waits := &store.HeldError{Status: s, Place: s.Line[2].Place}
+	fmt.Println(waits.Ahead(), waits)
+	doesNot := &store.HeldError{Status: s}
+	fmt.Println(doesNot.Ahead(), doesNot)
 	// Output:
-	// 2
-	// 4
+	// 2 mongolock: "catalogue" is free; 2 waiters come first
+	// 4 mongolock: "catalogue" is free; 4 waiters come first
 }
 
-// A watcher hears what is sent to its address, and what its topics tell everybody.
+// A watcher hears what is sent to its address, and what its topics tell all.
 func ExampleAudience_Gets() {
 	of := store.Audience{Address: "Kq3fA9", Topics: []string{"leader"}}
 	fmt.Println(of.Gets(store.Notice{Topic: store.TopicLocks, To: "Kq3fA9"}))

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A Place is one waiter's entry in the line of a key: its mode, the address at which its process
-// hears notices, and a random part, so that no place is ever used twice. It contains neither a
-// dot nor a dollar sign, and has at most 64 bytes.
+// A Place names one waiter in the line of a key. It has the waiter's mode, the address at which
+// its process hears notices, and a random part, so that no place is ever used twice. It contains
+// neither a dot nor a dollar sign, and has at most 64 bytes.
 type Place string
 
 // NewPlace makes a place for a claim of that mode and limit. A process that hears no notices has
@@ -65,8 +65,8 @@ const (
 	// PlaceFor is how long a place counts after its waiter was last seen.
 	PlaceFor = 90 * time.Second
 
-	// ReserveFor is the same for a writer that keeps new sharers from a key that others share:
-	// such a writer, if it died, is in the way of a key that nobody would have to wait for.
+	// ReserveFor is the same for a writer that waits while others share the key. If that writer
+	// has died, it keeps out new sharers that would not have to wait.
 	ReserveFor = 30 * time.Second
 )
 
@@ -108,9 +108,9 @@ func (s Status) Waiting(own, passed Place) (line []Place) {
 	return line
 }
 
-// Offered returns how many of the first places in line may have the key now, given its live
-// holders: one writer, or the readers up to the first writer, or as many permits as are free.
-// line is what Waiting returned.
+// Offered returns how many of the first places in line may have the key now. That is one writer,
+// or the readers up to the first writer, or as many permits as the live holders leave free. line
+// is what Waiting returned.
 func (s Status) Offered(line []Place) (n int) {
 	live := 0
 	for _, h := range s.Holders {
