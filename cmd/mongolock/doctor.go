@@ -104,6 +104,7 @@ var checks = []check{
 	{"a lock's life", (*exam).life},
 	{"held longest", (*exam).longest},
 	{"dead holders", (*exam).dead},
+	{"waiting", (*exam).waiting},
 	{"left behind", (*exam).leftBehind},
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/fence"
+	"github.com/mongolock/mongolock/store"
 )
 
 // life has two clients go through everything that a lock does, and measures it.
@@ -144,9 +145,9 @@ func (l *lifeOf) fence(ctx context.Context, x *exam) error {
 	return err
 }
 
-// each calls f with each holder in the collection of the locks, except for the keys that the
-// checks wrote. There may be a million: f keeps only a few.
-func (x *exam) each(ctx context.Context, f func(v keyView, h holderView)) error {
+// each calls f with each key in the collection of the locks, except for those that the checks
+// wrote. There may be a million: f keeps only a few.
+func (x *exam) each(ctx context.Context, f func(v keyView)) error {
 	client, err := x.a.locks(x.d)
 	if err != nil {
 		return err
@@ -159,12 +160,18 @@ func (x *exam) each(ctx context.Context, f func(v keyView, h holderView)) error 
 		if strings.HasPrefix(s.Key, "mongolock-doctor:") {
 			continue
 		}
-		v := viewOf(s)
+		f(viewOf(s))
+	}
+	return nil
+}
+
+// eachHolder calls f with each holder.
+func (x *exam) eachHolder(ctx context.Context, f func(v keyView, h holderView)) error {
+	return x.each(ctx, func(v keyView) {
 		for _, h := range v.Holders {
 			f(v, h)
 		}
-	}
-	return nil
+	})
 }
 
 // namesShown is how many keys a line names.
@@ -178,7 +185,7 @@ func (x *exam) longest(ctx context.Context) []finding {
 	}
 	var first []held
 	live := 0
-	err := x.each(ctx, func(v keyView, h holderView) {
+	err := x.eachHolder(ctx, func(v keyView, h holderView) {
 		if !h.Live {
 			return
 		}
@@ -212,7 +219,7 @@ func (x *exam) dead(ctx context.Context) []finding {
 	var names []string
 	var oldest time.Duration
 	left := 0
-	err := x.each(ctx, func(v keyView, h holderView) {
+	err := x.eachHolder(ctx, func(v keyView, h holderView) {
 		if h.Live {
 			return
 		}
@@ -233,4 +240,52 @@ func (x *exam) dead(ctx context.Context) []finding {
 		return warn("is the TTL index there, and does the server's TTL monitor run?", "%s. They block nobody, but nothing removes them", text)
 	}
 	return fine("%s. They block nobody; the TTL index removes them within some two hours", text)
+}
+
+// waiting names the keys for which processes have waited longest.
+func (x *exam) waiting(ctx context.Context) []finding {
+	type line struct {
+		key, owner string
+		waits      int
+		span       time.Duration
+	}
+	var first []line
+	var full []string
+	keys, stale := 0, 0
+	err := x.each(ctx, func(v keyView) {
+		n := v.awaited()
+		stale += len(v.Line) - n
+		if len(v.Line) >= store.LineMost {
+			full = append(full, shown(v.Key))
+		}
+		if n == 0 {
+			return
+		}
+		keys++
+		next := v.Line[slices.IndexFunc(v.Line, func(w waiterView) bool { return !w.Stale })]
+		first = append(first, line{v.Key, next.Owner, n, v.Now.Sub(next.Since)})
+		slices.SortStableFunc(first, func(a, b line) int { return cmp.Compare(b.span, a.span) })
+		first = first[:min(namesShown, len(first))]
+	})
+	if err != nil {
+		return nil // the check longest has reported it
+	}
+	text := "no process is in line for a key"
+	var texts []string
+	for _, l := range first {
+		texts = append(texts, fmt.Sprintf("%d for %s, the first is %s, for %s", l.waits, shown(l.key), shown(l.owner), span(l.span)))
+	}
+	if keys > 0 {
+		text = strings.Join(texts, "; ")
+	}
+	if more := keys - len(first); more > 0 {
+		text += fmt.Sprintf("; and others for %d more keys", more)
+	}
+	if stale > 0 {
+		text += fmt.Sprintf(" (%d stale places of processes that died; whoever comes next passes them)", stale)
+	}
+	if len(full) > 0 {
+		return warn("further processes have no place and try now and then: let fewer processes wait for one key", "%s. The line of %s is full", text, strings.Join(full[:min(namesShown, len(full))], ", "))
+	}
+	return fine("%s", text)
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,7 +16,7 @@ import (
 // A lsCmd is `mongolock ls`.
 type lsCmd struct {
 	Prefix string `arg:"" optional:"" help:"Only keys that begin with it."`
-	All    bool   `help:"Also keys whose holders have run out and were not removed yet."`
+	All    bool   `help:"Also keys that nobody holds or waits for any more, and that were not removed yet."`
 }
 
 // A holderView is a holder as it is shown. It has no ID: that gives the same power as the
@@ -33,20 +35,43 @@ type holderView struct {
 	KnownBy    time.Time `json:"knownBy,omitzero"`
 }
 
+// A waiterView is a process in line as it is shown.
+type waiterView struct {
+	Owner string     `json:"owner"`
+	Mode  store.Mode `json:"mode"` // in which it wants the key; empty if a newer version wrote the place
+	Limit int        `json:"limit,omitempty"`
+	Since time.Time  `json:"since"`
+	Seen  time.Time  `json:"seen"` // when it last said that it still waits
+
+	Offered bool `json:"offered,omitempty"` // it may have the key now
+	Stale   bool `json:"stale,omitempty"`   // it was not seen for so long that it is passed
+	Polls   bool `json:"polls,omitempty"`   // it hears no wake-ups
+}
+
 // A keyView is a key as it is shown.
 type keyView struct {
-	Key      string       `json:"key"`
-	Free     bool         `json:"free"`
-	Mode     store.Mode   `json:"mode,omitempty"`
-	Limit    int          `json:"limit,omitempty"`
-	Holders  []holderView `json:"holders"`
-	Wanted   bool         `json:"wanted"`
-	Reserved bool         `json:"reserved,omitempty"`
-	Now      time.Time    `json:"now"` // the server's clock
+	Key     string       `json:"key"`
+	Free    bool         `json:"free"`
+	Mode    store.Mode   `json:"mode,omitempty"`
+	Limit   int          `json:"limit,omitempty"`
+	Holders []holderView `json:"holders"`
+	Line    []waiterView `json:"line"` // who waits, in their order
+	Now     time.Time    `json:"now"`  // the server's clock
 }
 
 func viewOf(s mongolock.Status) keyView {
-	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Limit: s.Limit, Wanted: s.Wanted, Reserved: s.Reserved(), Now: s.Now.UTC(), Holders: []holderView{}}
+	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Limit: s.Limit, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
+	line := s.Waiting("", "")
+	offered := line[:s.Offered(line)]
+	for _, w := range s.Line {
+		mode, limit := w.Place.Mode()
+		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == ""}
+		view.Offered = slices.Contains(offered, w.Place)
+		if mode == store.Permits {
+			view.Limit = limit
+		}
+		v.Line = append(v.Line, view)
+	}
 	for _, h := range s.Holders {
 		view := holderView{Owner: h.Owner, Note: h.Note, Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Live: s.Live(h), Broken: h.Broken}
 		if view.Confirming = s.Confirming(h); view.Confirming {
@@ -58,27 +83,73 @@ func viewOf(s mongolock.Status) keyView {
 }
 
 // held says how a key is held.
-func (v keyView) held() string {
-	switch v.Mode {
+func (v keyView) held() string { return inMode(v.Mode, v.Limit, "free") }
+
+func inMode(m store.Mode, limit int, none string) string {
+	switch m {
 	case store.Permits:
-		return fmt.Sprintf("permit of %d", v.Limit)
+		return fmt.Sprintf("permit of %d", limit)
 	case "":
-		return "free"
+		return none
 	}
-	return string(v.Mode)
+	return string(m)
 }
 
-// cells returns a holder's row in a table of keys.
-func (v keyView) cells(h holderView) []cell {
-	state, tone := v.stateOf(h)
-	waits := ""
-	if v.Wanted {
-		waits = "wanted"
+// rows returns the rows of a key in a table: one for each holder that is live, or for all; and one
+// for a key that has no live holder and is offered to those in line.
+func (v keyView) rows(all bool) (rows [][]cell) {
+	for _, h := range v.Holders {
+		if h.Live || all {
+			state, tone := v.stateOf(h)
+			rows = append(rows, []cell{
+				{shown(v.Key), bold}, {v.held(), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
+				{state, tone}, {v.waiters(), yellow}, {shown(h.Note), dim},
+			})
+		}
 	}
-	return []cell{
-		{shown(v.Key), bold}, {v.held(), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
-		{state, tone}, {waits, yellow}, {shown(h.Note), dim},
+	if len(rows) == 0 && v.awaited() > 0 {
+		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, {v.next(), green}, {v.waiters(), yellow}, {}})
 	}
+	return rows
+}
+
+// awaited returns how many wait, without those who are stale.
+func (v keyView) awaited() (n int) {
+	for _, w := range v.Line {
+		if !w.Stale {
+			n++
+		}
+	}
+	return n
+}
+
+// waiters says how many wait; empty if none does.
+func (v keyView) waiters() string {
+	n := v.awaited()
+	switch stale := len(v.Line) - n; {
+	case len(v.Line) == 0:
+		return ""
+	case stale > 0:
+		return fmt.Sprintf("%d, %d stale", n, stale)
+	}
+	return strconv.Itoa(n)
+}
+
+// next says who may have a free key now.
+func (v keyView) next() string {
+	var all []string
+	for _, w := range v.Line {
+		if w.Offered {
+			all = append(all, shown(w.Owner))
+		}
+	}
+	switch len(all) {
+	case 0:
+		return "offered to nobody"
+	case 1:
+		return "offered to " + all[0]
+	}
+	return fmt.Sprintf("offered to %s and %d more", all[0], len(all)-1)
 }
 
 func (v keyView) stateOf(h holderView) (string, tone) {
@@ -129,17 +200,15 @@ func (d *deployment) nothing(ctx context.Context, a *app, standard string) {
 }
 
 func (c *lsCmd) one(p *printer, v keyView) error {
-	if v.Free && !c.All {
+	if v.Free && v.awaited() == 0 && !c.All {
 		return nil
 	}
 	if p.asJSON {
 		return p.row(v)
 	}
-	for _, h := range v.Holders {
-		if h.Live || c.All {
-			if err := p.row(nil, v.cells(h)...); err != nil {
-				return err
-			}
+	for _, row := range v.rows(c.All) {
+		if err := p.row(nil, row...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -179,14 +248,16 @@ func (c *showCmd) Run(a *app) error {
 				[]cell{{"  since", dim}, {h.Since.Format(time.RFC3339) + " (" + span(v.Now.Sub(h.Since)) + ")", plain}},
 				[]cell{{"  lease", dim}, {left, tone}})
 		}
-		waits := cell{"nobody is known to wait", plain}
-		switch {
-		case v.Reserved:
-			waits = cell{"one waits to have it alone; no other sharer is let in", yellow}
-		case v.Wanted:
-			waits = cell{"at least one waits", yellow}
+		for _, w := range v.Line {
+			text, tone := v.waitOf(w)
+			rows = append(rows, []cell{{"waiter", dim}, {shown(w.Owner), plain}}, []cell{{"  waits", dim}, {text, tone}})
 		}
-		rows = append(rows, []cell{{"waiters", dim}, waits})
+		switch len(v.Line) {
+		case 0:
+			rows = append(rows, []cell{{"waiters", dim}, {"none", plain}})
+		case store.LineMost:
+			rows = append(rows, []cell{{"", dim}, {"the line is full: others may wait too", yellow}})
+		}
 		for _, row := range rows {
 			if err := p.row(nil, row...); err != nil {
 				return err
@@ -194,6 +265,18 @@ func (c *showCmd) Run(a *app) error {
 		}
 		return p.flush()
 	})
+}
+
+// waitOf says how, and for how long, a process waits.
+func (v keyView) waitOf(w waiterView) (string, tone) {
+	text := inMode(w.Mode, w.Limit, "in an unknown mode") + ", for " + span(v.Now.Sub(w.Since))
+	switch {
+	case w.Stale:
+		return text + ", stale: not seen for " + span(v.Now.Sub(w.Seen)), red
+	case w.Offered:
+		return text + ", and may have the key now", green
+	}
+	return text, yellow
 }
 
 // keyIsGood tries a key on a store in memory.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
 )
 
 // A watchCmd is `mongolock watch`.
@@ -25,9 +26,9 @@ type watchCmd struct {
 // Help says what is seen.
 func (*watchCmd) Help() string {
 	return `Watch is for people who want to see what happens now: no log, and no audit. On a terminal it is
-a table of all keys, elsewhere one line a change: granted, freed, ran out, broken, wanted
-(somebody waits). It listens for the wake-ups that waiters get: a key that
-others wait for is seen to change hands as it does. Nobody announces other changes, so it
+a table of all keys, elsewhere one line a change: granted, freed, ran out, broken, waits
+(a process has joined the line of the key). It listens for the wake-ups that waiters get: a key
+that others wait for is seen to change hands as it does. Nobody announces other changes, so it
 also looks at all keys now and then, with one read: what nobody waits for, and comes and goes
 between two looks, is not seen. It says on standard error when it begins to listen, and when it
 cannot. Interrupt it to end it.`
@@ -50,7 +51,7 @@ func (c change) tone() tone {
 		return green
 	case "ran out", "broken":
 		return red
-	case "wanted":
+	case "waits":
 		return yellow
 	}
 	return plain
@@ -131,8 +132,29 @@ func changesOf(key string, before, now mongolock.Status, at time.Time) []change 
 			add("broken", h, h.Broken)
 		}
 	}
-	if now.Wanted && !before.Wanted {
-		add("wanted", mongolock.Holder{}, "")
+	return append(all, newWaiters(before, now, at)...)
+}
+
+// newWaiters returns who has joined the line.
+func newWaiters(before, now mongolock.Status, at time.Time) (all []change) {
+	known := map[store.Place]bool{}
+	for _, w := range before.Line {
+		known[w.Place] = true
+	}
+	ahead := 0
+	for _, w := range now.Line {
+		if now.Stale(w) {
+			continue
+		}
+		if !known[w.Place] {
+			mode, limit := w.Place.Mode()
+			text := inMode(mode, limit, "in an unknown mode")
+			if ahead > 0 {
+				text += fmt.Sprintf(", %d ahead", ahead)
+			}
+			all = append(all, change{At: at.UTC(), Kind: "waits", Key: now.Key, Owner: w.Owner, Text: text})
+		}
+		ahead++
 	}
 	return all
 }
@@ -268,11 +290,12 @@ func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status 
 	p.width = width
 	held := 0
 	for _, key := range slices.Sorted(maps.Keys(now)) {
-		if v := viewOf(now[key]); !v.Free {
+		v := viewOf(now[key])
+		if !v.Free {
 			held++
-			for _, h := range v.Holders {
-				p.rows = append(p.rows, v.cells(h))
-			}
+		}
+		if !v.Free || v.awaited() > 0 {
+			p.rows = append(p.rows, v.rows(!v.Free)...)
 		}
 	}
 	table := p.table()

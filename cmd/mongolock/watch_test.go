@@ -47,7 +47,7 @@ func TestWatchHearsOfAKeyThatOthersWaitFor(t *testing.T) {
 	w := p.start("watch", "--lines", "--every", "1h", "billing.")
 	w.says("listening: a key that others wait for is seen as it changes hands, the rest at a look, every 1h")
 	w.says("\tgranted\tbilling.nightly\tone\t")
-	w.says("\twanted\tbilling.nightly\t")
+	w.says("\twaits\tbilling.nightly\ttwo\texclusive\t")
 	time.Sleep(time.Second) // the looks are over that follow the opening of the feed, within 300 ms
 	require.NoError(t, unwanted.Release())
 	time.Sleep(300 * time.Millisecond) // real: an absence; a line would be there by now
