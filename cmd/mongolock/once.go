@@ -164,7 +164,7 @@ func (c *onceCmd) Run(a *app) error {
 		t.tell("done", c.was(ctx, coll), nil)
 		return nil
 	case errors.As(err, &held) && c.Wait > 0:
-		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), c.Wait, by(held.Status))
+		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), c.Wait, by(held))
 	}
 	return refusedBy(ctx, err)
 }

@@ -208,17 +208,21 @@ func (c *runCmd) refused(ctx context.Context, err error) error {
 	case c.Held != nil:
 		return exitf(*c.Held, "")
 	case c.Try:
-		return exitf(exitHeld, "%s is held%s", shown(c.Key), by(held.Status))
+		return exitf(exitHeld, "%s is held%s", shown(c.Key), by(held))
 	}
-	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Key), c.Wait, by(held.Status))
+	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Key), c.Wait, by(held))
 }
 
-// by describes the holder of a key.
-func by(s mongolock.Status) string {
-	for _, h := range s.Holders {
-		if s.Live(h) {
-			return fmt.Sprintf(" by %s for %s", shown(h.Owner), span(s.Now.Sub(h.Since)))
+// by describes the holder of a key, and the line before a claim.
+func by(e *mongolock.HeldError) (text string) {
+	for _, h := range e.Holders {
+		if e.Live(h) {
+			text = fmt.Sprintf(" by %s for %s", shown(h.Owner), span(e.Now.Sub(h.Since)))
+			break
 		}
 	}
-	return ""
+	if n := e.Ahead(); n > 0 {
+		text += fmt.Sprintf(" (%d ahead in line)", n)
+	}
+	return text
 }

@@ -1,0 +1,133 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A queued key is one for which these wait, in that order.
+func queued(holders []store.Holder, waiters ...store.Waiter) keyView {
+	now := time.Date(2026, 5, 3, 2, 0, 0, 0, time.UTC)
+	s := mongolock.Status{Key: "nightly", Holders: holders, Now: now}
+	for i, w := range waiters {
+		w.Owner = fmt.Sprint("host-", i)
+		if w.Since = now.Add(-2 * time.Minute); w.Seen.IsZero() {
+			w.Seen = now
+		}
+		s.Line = append(s.Line, w)
+	}
+	return viewOf(s)
+}
+
+func places(all ...store.Place) (waiters []store.Waiter) {
+	for _, p := range all {
+		waiters = append(waiters, store.Waiter{Place: p})
+	}
+	return waiters
+}
+
+func TestWhatIsShownOfALine(t *testing.T) {
+	reader, writer := store.NewPlace(store.Shared, 0, "a"), store.NewPlace(store.Exclusive, 1, "b")
+	polls, permit := store.NewPlace(store.Shared, 0, ""), store.NewPlace(store.Permits, 3, "c")
+	line := places(reader, polls, writer, permit)
+	line[0].Seen = time.Date(2026, 5, 3, 1, 58, 0, 0, time.UTC)
+	v := queued(nil, line...)
+	var texts []string
+	for _, w := range v.Line {
+		text, _ := v.waitOf(w)
+		texts = append(texts, text)
+	}
+	assert.Equal(t, []string{"shared, for 2m, stale: not seen for 2m", "shared, for 2m, and may have the key now",
+		"exclusive, for 2m", "permit of 3, for 2m"}, texts)
+	assert.Equal(t, "3, 1 stale", v.waiters())
+	assert.Equal(t, []bool{false, true, false, false}, []bool{v.Line[0].Polls, v.Line[1].Polls, v.Line[2].Polls, v.Line[3].Polls})
+	assert.Equal(t, []int{0, 0, 0, 3}, []int{v.Line[0].Limit, v.Line[1].Limit, v.Line[2].Limit, v.Line[3].Limit})
+
+	rows := v.rows(false)
+	require.Len(t, rows, 1, "a key that nobody holds")
+	assert.Equal(t, "offered to host-1", rows[0][4].text)
+	assert.Equal(t, "offered to host-0 and 1 more", queued(nil, places(reader, polls, writer)...).next())
+	assert.Equal(t, "offered to nobody", queued(nil, places("of a newer version", writer)...).next())
+	assert.Empty(t, queued(nil).rows(true))
+	assert.Empty(t, queued(nil).waiters())
+}
+
+func TestWatchShowsWhoJoinsTheLine(t *testing.T) {
+	one, two := store.NewPlace(store.Exclusive, 1, "a"), store.NewPlace(store.Permits, 2, "b")
+	now := time.Date(2026, 5, 3, 2, 0, 0, 0, time.UTC)
+	before := mongolock.Status{Key: "k", Now: now, Line: []store.Waiter{{Place: one, Owner: "one", Seen: now}}}
+	after := before
+	after.Line = append(after.Line, store.Waiter{Place: two, Owner: "two", Seen: now}, store.Waiter{Place: "dead", Owner: "three"})
+	assert.Equal(t, []change{{At: now, Kind: "waits", Key: "k", Owner: "two", Text: "permit of 2, 1 ahead"}}, changesOf("k", before, after, now))
+	assert.Empty(t, changesOf("k", after, after, now))
+}
+
+func TestTheLineOfAKeyIsShown(t *testing.T) {
+	p := newProgram(t)
+	held, err := p.owner("billing-7").Acquire(t.Context(), "nightly")
+	require.NoError(t, err)
+	p.doctor().says("waiting", ok, "no process is in line for a key")
+	served := make(chan error, 2)
+	wait := func(owner string, opts ...mongolock.AcquireOption) {
+		c := p.owner(owner)
+		go func() {
+			l, err := c.Acquire(t.Context(), "nightly", opts...)
+			if err == nil {
+				err = l.Release()
+			}
+			served <- err
+		}()
+		require.Eventually(t, func() bool { return c.Stats().InLine == 1 }, pace.Of(10*time.Second), 10*time.Millisecond)
+	}
+	wait("billing-8")
+	wait("billing-9", mongolock.Shared())
+	assert.Regexp(t, `^nightly\texclusive\tbilling-7\t\S+\t\S+ left\t2\t\n$`, p.prints("ls"))
+	assert.Regexp(t, `(?s)waiter\tbilling-8\n  waits\texclusive, for \S+\nwaiter\tbilling-9\n  waits\tshared, for \S+\n$`, p.prints("show", "nightly"))
+	assert.Regexp(t, `"line":\[\{"owner":"billing-8","mode":"exclusive","since":"[^"]+Z","seen":"[^"]+Z"\},\{"owner":"billing-9","mode":"shared",`, p.prints("show", "nightly", "--output", "json"))
+	p.doctor().says("waiting", ok, "2 for nightly, the first is billing-8, for ")
+
+	// The processes died.
+	seen := bson.D{}
+	status, err := p.owner("operator").Inspect(t.Context(), "nightly")
+	require.NoError(t, err)
+	for _, w := range status.Line {
+		seen = append(seen, bson.E{Key: "waits." + string(w.Place) + ".seen", Value: time.Now().Add(-time.Hour)})
+	}
+	_, err = p.database().Collection("locks").UpdateByID(t.Context(), "nightly", bson.D{{Key: "$set", Value: seen}})
+	require.NoError(t, err)
+	assert.Contains(t, p.prints("show", "nightly"), "stale: not seen for 1h0m")
+	assert.Contains(t, p.prints("ls"), "\t0, 2 stale\t")
+	p.doctor().says("waiting", ok, "(2 stale places of processes that died")
+
+	require.NoError(t, held.Release())
+	for range 2 {
+		require.NoError(t, <-served)
+	}
+}
+
+func TestDoctorNamesALineThatIsFull(t *testing.T) {
+	p := newProgram(t)
+	_, err := p.owner("billing-7").Acquire(t.Context(), "nightly")
+	require.NoError(t, err)
+	var line bson.A
+	waits := bson.D{}
+	for range store.LineMost {
+		place := string(store.NewPlace(store.Exclusive, 1, "a"))
+		line, waits = append(line, place), append(waits, bson.E{Key: place, Value: bson.D{{Key: "owner", Value: "w"}, {Key: "since", Value: time.Now()}, {Key: "seen", Value: time.Now()}}})
+	}
+	_, err = p.database().Collection("locks").UpdateByID(t.Context(), "nightly", bson.D{{Key: "$set", Value: bson.D{{Key: "line", Value: line}, {Key: "waits", Value: waits}}}})
+	require.NoError(t, err)
+	p.doctor().says("waiting", warning, "The line of nightly is full")
+	assert.Contains(t, p.prints("show", "nightly"), "the line is full: others may wait too")
+}
