@@ -1,0 +1,83 @@
+package memmongo_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
+)
+
+// herd lets n processes take one key in a loop, in virtual time, where a command takes a
+// millisecond on the way. It returns the grants of two seconds, the commands of all processes
+// for each, and Jain's index.
+func herd(t *testing.T, n int) (grants, commands, even float64) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{t: t, sent: make([]atomic.Int64, n)}
+		server := memmongo.New()
+		ctx, stop := context.WithCancel(t.Context())
+		each := make([]atomic.Int64, n)
+		var all sync.WaitGroup
+		var clients []*mongolock.Client
+		for i := range n {
+			client := c.process(server, i)
+			clients = append(clients, client)
+			all.Go(func() {
+				for {
+					lease, err := client.Acquire(ctx, "key")
+					if ctx.Err() != nil {
+						return
+					}
+					if !assert.NoError(t, err) {
+						return
+					}
+					time.Sleep(5 * time.Millisecond) // virtual: work
+					assert.NoError(t, lease.Release())
+					each[i].Add(1)
+				}
+			})
+		}
+		time.Sleep(time.Second) // virtual: they know of each other
+		var before, sent int64
+		had := make([]int64, n)
+		for i := range n {
+			before, had[i] = before+c.sent[i].Load(), each[i].Load()
+		}
+		time.Sleep(2 * time.Second)
+		var squares float64
+		for i := range n {
+			sent += c.sent[i].Load()
+			mine := float64(each[i].Load() - had[i])
+			grants, squares = grants+mine, squares+mine*mine
+		}
+		commands, even = float64(sent-before)/grants, grants*grants/(float64(n)*squares)
+		stop()
+		all.Wait()
+		for _, client := range clients {
+			require.NoError(t, client.Close())
+		}
+		for _, link := range c.links {
+			t.Cleanup(link.Close)
+		}
+	})
+	return grants, commands, even
+}
+
+// The crowd of processes sends for each grant what one waiter costs, and all have their turns.
+func TestACrowdOnOneKeySendsSevenCommandsAGrant(t *testing.T) {
+	two, _, _ := herd(t, 2)
+	for _, n := range []int{2, 8, 32} {
+		grants, commands, even := herd(t, n)
+		t.Logf("%d processes: %.0f grants in two seconds, %.2f commands a grant, Jain's index %.4f", n, grants, commands, even)
+		assert.LessOrEqual(t, commands, 7.0, "of %d processes", n)
+		assert.GreaterOrEqual(t, grants, 0.9*two, "of %d processes", n)
+		assert.GreaterOrEqual(t, even, 0.98, "of %d processes", n)
+	}
+}
