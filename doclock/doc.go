@@ -35,7 +35,8 @@
 //	  beat: 1700000000000000000, // greater with every write for the holder
 //	  epoch: ObjectId,           // the election of the primary whose clock expireAt goes by
 //	  at: Date,                  // the server's time at the last write
-//	  wantedUntil: Date,         // the word: a process waits, and a release wakes it
+//	  line: ["x:…"],             // the places of the processes that wait, in their order; absent: nobody waits
+//	  waits: {"x:…": {…}},       // of each place: its owner, since when it waits, when it was last seen
 //	  broken: "…", released: true, stamp,
 //	  saves: 2,                  // the number of the holder's last save
 //	  attempts: 3,               // how often the document was claimed
@@ -43,7 +44,9 @@
 //	  done: true,                // completed: never claimed again
 //	  dead: Date }               // with done: set aside by MaxAttempts
 //
-// A document is free if it has no such field, or one without a holder. It is taken over from a
+// A document is free if it has no such field, or one without a holder and a line. Without a holder
+// and with a line it is offered to the first in line (docs/design.md §4.8), and the next passes a
+// place whose process does not come. It is taken over from a
 // holder that is over (docs/design.md §4.3): one that has run out by the clock of the election
 // that it was written under, that has shown the same beat for its whole TTL, or whose end is
 // more than a minute past. Anything else in that field, null included, belongs to the
@@ -66,8 +69,8 @@
 // A filter names a document by its _id, or by the fields of a unique index. The engine knows a
 // document under a key: the JSON of its _id, in which numbers that the server treats as equal
 // have one form. A claim by other fields goes by those fields, which takes no more commands. If
-// it is refused and waits, it waits under the _id of the document in its way, and a release
-// under those fields wakes the waiters of that _id. So all waiters for a document are woken,
+// it is refused and waits, it waits under the _id of the document in its way, and a release under
+// those fields tells the waiters of that _id. So all waiters for a document stand in one line,
 // whatever name it was locked by.
 //
 // # The commands
@@ -76,17 +79,22 @@
 // holder's ttl, a new beat and the epoch. A holder is *alive* in a filter if it was neither
 // broken nor released, and has not run out by the clock of its own epoch.
 //
-//	acquire             {key, no holder}: $set id, owner, since, E; $currentDate at; the after-image
+//	acquire             {key, no holder, no line}: $set id, owner, since, E; $currentDate at; the after-image
 //	  … or create       the same with upsert and $setOnInsert
-//	held?               a find, or if one waits {key, a holder}: $max wantedUntil; $currentDate at
-//	take over           {key, lock.id, lock.beat as seen}: as acquire, if the holder is over
-//	claim one of many   {_id, no holder, the claim's filter, not done, ready}: as acquire, and $inc attempts
+//	held?               a find, or of one that waits:
+//	  join the line     {key, a lock, not in line, fewer than 64 there}: $push line; $set and $currentDate of waits; at
+//	  … or still waits  {key, a lock, in line}: $currentDate of waits and at
+//	take an offer       {key, no holder, the first in line}: as acquire; $pullAll line, $unset of waits
+//	take over           {key, lock.id, lock.beat as seen, those before as seen}: the same, if the holder is over
+//	leave the line      {key, in line}: $pull line, $unset of waits
+//	claim one of many   {_id, no holder, the claim's filter, not done, ready}: as acquire, and $inc attempts; it heeds no line
 //	  … taken over      the same, but {lock.id, lock.beat as seen} in place of no holder
 //	renew               {_id, lock.id, alive, lock.beat less}: $max E; $currentDate at; many in one bulk and a hello
 //	update              acquire under w: 1, sent once; then save and release
 //	save                {_id, lock.id, alive, no later save}: $set and $unset of what changed, $set saves
-//	save and release    {_id, lock.id, alive}: the same and $unset lock; the before-image has the word
-//	release             {_id, lock.id}: $unset lock; many by a find, which shows who waits, and one bulk
+//	save and release    {_id, lock.id, alive, no line}: the same and $unset lock
+//	release             {_id, lock.id, no line}: $unset lock; many by a find, which shows who waits, and one bulk
+//	  … with a line     both without that condition: $unset of the holder's fields; the after-image says who waits
 //	complete, requeue   as save and release, but attempts stays, with done or readyAt
 //	set aside           release, with done and dead, after a claim that was one too many
 //	reopen              {a filter, done, no holder}: $unset lock; many documents with one command

@@ -14,7 +14,7 @@ import (
 
 // freedNames holds the documents that were freed lately under another name than their _id: by
 // the fields of a unique index. Waiters wait under the _id, which a refused claim learns. So
-// that is where a wake-up must go.
+// that is where a notice must go.
 type freedNames struct {
 	mu   sync.Mutex // protects keys
 	keys swept.Map[string, freedName]
@@ -25,7 +25,7 @@ type freedName struct {
 	at  time.Time
 }
 
-// freedFor is how long a name is remembered: the wake-up follows the release at once.
+// freedFor is how long a name is remembered: the notice follows the release at once.
 const freedFor = time.Minute
 
 // add records that the document with this _id was freed under this key. A value without a type
@@ -54,14 +54,24 @@ func (f *freedNames) of(key string) string {
 	return key
 }
 
-// Notify sends notices. Those which say that a document was freed use the name that waiters
-// know.
+// Notify sends notices. Those of the line of a document use the name that waiters know.
 func (s *docStore) Notify(ctx context.Context, all ...store.Notice) error {
 	all = slices.Clone(all)
 	for i, n := range all {
-		if n.Topic == store.TopicLocks {
-			all[i].Key = s.freed.of(n.Key)
+		if n.Topic == store.TopicLocks && !isID(n.Key) {
+			all[i].Key = s.awaitedAs(n.Key)
 		}
 	}
 	return s.Feed.Notify(ctx, all...)
+}
+
+// awaitedAs returns the key under which waiters wait for the document that this process holds
+// under a key, or has freed lately. A notice may go beside the release.
+func (s *docStore) awaitedAs(key string) string {
+	if l, held := s.steps.Memory.Find(func(g granted) bool { return g.key == key }); held {
+		if id, err := keyOfID(l.Own.doc); err == nil {
+			return id
+		}
+	}
+	return s.freed.of(key)
 }

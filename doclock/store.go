@@ -95,7 +95,7 @@ func newDocStore(coll *mongo.Collection, field string) *docStore {
 	return s
 }
 
-// Commands returns the number of commands sent so far, including those of the wake-ups.
+// Commands returns the number of commands sent so far, including those of the notices.
 func (s *docStore) Commands() map[string]uint64 { return s.base.Commands() }
 
 // WarnOfTraps logs what is known to go wrong with locks on the deployment.

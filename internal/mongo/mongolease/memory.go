@@ -80,6 +80,18 @@ func (m *Memory[X]) Of(id string) (Lease[X], bool) {
 	return l, ok
 }
 
+// Find returns a lease that is meets, if one is remembered.
+func (m *Memory[X]) Find(is func(X) bool) (Lease[X], bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.leases {
+		if is(l.Own) {
+			return l, true
+		}
+	}
+	return Lease[X]{}, false
+}
+
 // Forget forgets leases that have ended.
 func (m *Memory[X]) Forget(ids ...string) {
 	m.mu.Lock()
