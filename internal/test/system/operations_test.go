@@ -37,9 +37,21 @@ func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	t.Parallel()
 	client, coll := newClient(t)
 	page := operationsPage(t)
-	lease := tryAcquire(t, client, "k", mongolock.TTL(time.Minute), mongolock.MinHold(time.Minute))                    // longer than the test takes
-	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(pace.Of(time.Second))) // and leaves its word
+	lease := tryAcquire(t, client, "k", mongolock.TTL(time.Minute), mongolock.MinHold(time.Minute)) // longer than the test takes
+	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(pace.Of(time.Second)))
 	require.ErrorIs(t, err, mongolock.ErrHeld)
+	wait, leave := context.WithCancel(t.Context()) // one that stays in line
+	waited := make(chan struct{})
+	waiter := newClientOn(t, coll)
+	go func() {
+		defer close(waited)
+		_, _ = waiter.Acquire(wait, "k")
+	}()
+	defer func() {
+		leave()
+		<-waited
+	}()
+	require.Eventually(t, func() bool { return waiter.Stats().InLine == 1 }, pace.Of(10*time.Second), 5*time.Millisecond)
 	_, err = client.Break(contextFor(t, 5*time.Second), "k", "why", -1)
 	require.NoError(t, err)
 	require.NoError(t, lease.Release())
@@ -50,7 +62,12 @@ func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	for e := range elements(t, storedDocument(t, coll, "k").Lookup("holders", lease.ID()).Document()) {
 		paths = append(paths, "holders.<ID>."+e.Key())
 	}
-	for _, want := range []string{"wantedUntil", "holders.<ID>.broken", "holders.<ID>.released"} {
+	for e := range elements(t, storedDocument(t, coll, "k").Lookup("waits").Document()) {
+		for f := range elements(t, e.Value().Document()) {
+			paths = append(paths, "waits.<PLACE>."+f.Key())
+		}
+	}
+	for _, want := range []string{"line", "waits.<PLACE>.seen", "holders.<ID>.broken", "holders.<ID>.released"} {
 		assert.Contains(t, paths, want, "the test does not bring out")
 	}
 	for _, path := range paths {

@@ -17,6 +17,7 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/store"
 )
 
 // triedRecipes are the recipes of docs/operations.md that the tests below run.
@@ -24,7 +25,7 @@ var triedRecipes = []string{
 	"make the index", "see the indexes", "drop the index",
 	"make the role", "make the user", "let the role make the index", "let the role use wake-ups",
 	"look at one lock", "list what is held", "list one service's locks", "list what has run out", "list strangers",
-	"break a lock", "free a lock", "free one of those who share", "let readers in again", "wake those who wait", "remove what has run out", "remove every lock",
+	"break a lock", "free a lock", "free one of those who share", "take a process out of the line", "wake the first in line", "remove what has run out", "remove every lock",
 }
 
 var recipeBlock = regexp.MustCompile("(?s)```js\ndb\\.runCommand\\(([^`]*)\\)\n```\n<!-- recipe: ([^\n]*) -->")
@@ -262,19 +263,21 @@ func TestFreeingOneSharerByHandLeavesTheOthers(t *testing.T) {
 	assert.NoError(t, alone.Release())
 }
 
-func TestTheWordOfADeadWriterIsRemovedByHand(t *testing.T) {
+func TestADeadWriterIsTakenOutOfTheLineByHand(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "atomic")
 	client, coll := newClient(t)
 	sh := shell{t, coll}
 	reader := tryAcquire(t, client, "k", mongolock.Shared())
-	// The word of a writer that was killed. A live writer withdraws its word or renews it.
-	word := bson.D{{Key: "$set", Value: bson.D{{Key: "exclusiveWantedUntil", Value: time.Now().Add(time.Minute)}}}}
-	_, err := coll.UpdateByID(contextFor(t, 5*time.Second), "k", word)
+	place := store.NewPlace(store.Exclusive, 1, "dead") // of a writer that was killed
+	waits := bson.D{{Key: "owner", Value: "writer"}, {Key: "since", Value: time.Now()}, {Key: "seen", Value: time.Now()}}
+	_, err := coll.UpdateByID(contextFor(t, 5*time.Second), "k", bson.D{{Key: "$set", Value: bson.D{
+		{Key: "line", Value: bson.A{string(place)}}, {Key: "waits." + string(place), Value: waits},
+	}}})
 	require.NoError(t, err)
 	_, err = client.TryAcquire(contextFor(t, 5*time.Second), "k", mongolock.Shared())
 	assert.ErrorIs(t, err, mongolock.ErrHeld, "the test shows nothing")
-	sh.run("let readers in again", "<KEY>", "k")
+	sh.run("take a process out of the line", "<KEY>", "k", "<PLACE>", string(place))
 	late := tryAcquire(t, client, "k", mongolock.Shared())
 	assert.NoError(t, errors.Join(late.Release(), reader.Release()))
 }
@@ -297,13 +300,16 @@ func TestAWakeUpByHandWakesTheWaiters(t *testing.T) {
 		return w.Listening && w.Seen && !w.Asking && !w.Woken
 	}, pace.Of(10*time.Second), 5*time.Millisecond)
 	time.Sleep(pace.Of(2 * time.Second)) // until it has looked once more, and polls no more
+	status, err := client.Inspect(ctx, "k")
+	require.NoError(t, err)
+	require.Len(t, status.Line, 1, "places")
 	sh.run("free a lock", "<KEY>", "k", "<ID>", lease.ID())
 	select {
 	case err := <-granted:
 		t.Fatalf("granted without a wake-up, so the test shows nothing: %v", err)
 	case <-time.After(1500 * time.Millisecond): // a poll would have come
 	}
-	sh.run("wake those who wait", "<KEY>", "k")
+	sh.run("wake the first in line", "<KEY>", "k", "<ADDRESS>", status.Line[0].Place.Address())
 	select {
 	case err := <-granted:
 		assert.NoError(t, err)
