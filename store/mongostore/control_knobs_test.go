@@ -58,9 +58,28 @@ func TestControlABulkOfReleasesByKeyRemovesTheNextHolder(t *testing.T) {
 	assert.False(t, takenMeanwhile(t), "held all the same: the ID is not what protects")
 }
 
-func TestControlABulkThatIgnoresWordsWakesNoWaiter(t *testing.T) {
-	faulty(t, &knob.BulkIgnoresWord)
-	assert.Empty(t, wantedDuringABulk(t, store.Exclusive), "told all the same: it is not the condition that finds the waiter")
+func TestControlABulkThatDropsLinesTellsNoWaiter(t *testing.T) {
+	faulty(t, &knob.ReleaseDropsLine)
+	assert.Empty(t, awaitedDuringABulk(t, store.Exclusive), "told all the same: it is not the condition that finds the waiter")
+}
+
+func TestControlEachRaceOfTheLineIsLostWithoutItsSafety(t *testing.T) {
+	switches := map[string]*bool{
+		"GrantOutOfTurn": &knob.GrantOutOfTurn, "StalePassedBlindly": &knob.StalePassedBlindly, "OfferUncompared": &knob.OfferUncompared,
+		"ReleaseDropsLine": &knob.ReleaseDropsLine, "ReleaseKeepsRev": &knob.ReleaseKeepsRev,
+	}
+	for _, race := range lineRaces {
+		t.Run(race.name, func(t *testing.T) {
+			if race.safety == "ReleaseKeepsRev" {
+				needTogether(t)
+			}
+			f, line := newFixtureOnLine(t)
+			faulty(t, switches[race.safety])
+			wrong := race.run(f, line)
+			assert.NotEmpty(t, wrong, "nobody noticed")
+			t.Log("noticed:", wrong)
+		})
+	}
 }
 
 func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {
@@ -76,9 +95,7 @@ func TestControlWithoutTheMarkAStrangersDocumentIsChanged(t *testing.T) {
 	h.shape.Store(1) // has our fields, expired
 	intact, err := h.Foreign("k")
 	require.NoError(t, err)
-	waiting := exclusiveClaim("k", time.Second)
-	waiting.Want = time.Minute
-	_, err = f.store.Acquire(f.ctx(), waiting)
+	_, err = f.store.Acquire(f.ctx(), f.placed("k"))
 	assert.Error(t, intact(), "left alone all the same (%v): the mark is not what protects", err)
 }
 
@@ -92,8 +109,8 @@ func TestControlAnUndoInAnotherSessionLeavesAGhost(t *testing.T) {
 
 func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 	switches := map[string]*bool{
-		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "JoinIgnoresWord": &knob.JoinIgnoresWord,
-		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "DeleteWithoutRev": &knob.DeleteWithoutRev, "UndoDeletes": &knob.UndoDeletes,
+		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "GrantOutOfTurn": &knob.GrantOutOfTurn,
+		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "LastDeletesHeld": &knob.LastDeletesHeld, "UndoDeletes": &knob.UndoDeletes,
 		"PruneBlindly": &knob.PruneBlindly,
 	}
 	for _, race := range shareRaces {
@@ -114,7 +131,7 @@ func TestControlAWalkOfTheSpecificationFindsTheFaultsOfThisStore(t *testing.T) {
 	for what, knob := range map[string]*bool{
 		"ReleaseByKey": &knob.ReleaseByKey, "HandOverByKey": &knob.HandOverByKey, "RenewalUpserts": &knob.RenewalUpserts,
 		"RenewalSets": &knob.RenewalSets, "CounterToken": &knob.CounterToken, "JoinWritesMap": &knob.JoinWritesMap,
-		"JoinIgnoresWord": &knob.JoinIgnoresWord, "UndoDeletes": &knob.UndoDeletes,
+		"LineIgnored": &knob.LineIgnored, "UndoDeletes": &knob.UndoDeletes,
 	} {
 		t.Run(what, func(t *testing.T) {
 			faulty(t, knob)

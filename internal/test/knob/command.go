@@ -12,7 +12,8 @@ import (
 // what is its step, as in mongolease. opts is nil for a command of a bulk, and update for one that
 // removes a document.
 func Command(what string, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
-	byKey := what == "hand over" && HandOverByKey || what == "release" && ReleaseByKey || what == "last" && DeleteWithoutRev
+	byKey := what == "hand over" && HandOverByKey || what == "release" && ReleaseByKey
+	grants := what == "acquire" || what == "take over" || what == "join" || what == "offer"
 	filter = slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
 		switch {
 		case e.Key == "_id":
@@ -25,12 +26,22 @@ func Command(what string, filter, update bson.D, opts *options.FindOneAndUpdateO
 			return what == "take over" && SwapWithoutRev
 		case strings.HasSuffix(e.Key, ".beat"):
 			return what == "take over" && SwapByRevAlone || what == "join" && JoinDropsTheLiving
-		case e.Key == "$or": // no writer waits
-			return JoinIgnoresWord && (what == "acquire" || what == "join" || what == "last")
+		case e.Key == "line", strings.HasPrefix(e.Key, "line."):
+			return grants && (GrantOutOfTurn || LineIgnored) || !grants && ReleaseDropsLine && what != "wait" && what != "step out"
+		case strings.HasPrefix(e.Key, "waits."):
+			return grants && (StalePassedBlindly || LineIgnored)
+		case e.Key == "holders":
+			return what == "offer" && OfferUncompared || what == "last" && LastDeletesHeld
+		case e.Key == "$or": // nobody holds the key, or readers do
+			return what == "join" && OfferUncompared
 		}
 		return false
 	})
 	switch what {
+	case "release":
+		if ReleaseKeepsRev {
+			update = without(update, "$inc")
+		}
 	case "renew":
 		if RenewalUpserts && opts != nil {
 			opts = options.FindOneAndUpdate().SetReturnDocument(options.After).SetUpsert(true)
@@ -45,7 +56,7 @@ func Command(what string, filter, update bson.D, opts *options.FindOneAndUpdateO
 		if JoinKeepsRev {
 			update = append(bson.D{{Key: "$set", Value: without(update[0].Value.(bson.D), "rev")}}, update[1:]...)
 		}
-	case "acquire", "take over", "hand over":
+	case "acquire", "take over", "hand over", "offer":
 		switch {
 		case StampedToken:
 			update = append(bson.D{update[0], {Key: "$currentDate", Value: bson.D{

@@ -37,8 +37,18 @@ var (
 	CounterToken bool
 	// StampedToken takes the token from a timestamp that the server draws before it inserts.
 	StampedToken bool
-	// WordAfterLook writes a waiter's word after its look, not before.
-	WordAfterLook bool
+	// LineIgnored grants keys whoever waits for them in line.
+	LineIgnored bool
+	// GrantOutOfTurn grants a key to a claim whose turn it was when it looked, without comparing who is in line.
+	GrantOutOfTurn bool
+	// StalePassedBlindly passes a place that was stale, although its waiter was seen there since.
+	StalePassedBlindly bool
+	// OfferUncompared takes a key that was offered without comparing that nobody else holds it.
+	OfferUncompared bool
+	// ReleaseDropsLine removes a holder's document although others are in its line.
+	ReleaseDropsLine bool
+	// ReleaseKeepsRev keeps the revision of a document that a holder leaves to its line.
+	ReleaseKeepsRev bool
 	// SwapByRevAlone takes a key over by its revision alone, even if a holder was renewed meanwhile.
 	SwapByRevAlone bool
 	// SwapWithoutRev takes a key over regardless of its document's revision.
@@ -67,12 +77,10 @@ var (
 	JoinWritesMap bool
 	// JoinKeepsRev makes a join keep the document's revision.
 	JoinKeepsRev bool
-	// JoinIgnoresWord lets readers join though a writer waits.
-	JoinIgnoresWord bool
 	// JoinDropsTheLiving makes a join drop holders that looked expired, even if they were renewed meanwhile.
 	JoinDropsTheLiving bool
-	// DeleteWithoutRev makes the last holder to leave delete the document, even if another has joined meanwhile.
-	DeleteWithoutRev bool
+	// LastDeletesHeld makes the last holder to leave delete the document, even if another has joined meanwhile.
+	LastDeletesHeld bool
 	// UndoDeletes makes the clean-up of a join delete the document and with it all other holders.
 	UndoDeletes bool
 	// SaveByKey makes a document's save that releases it name the document alone, not its holder.
@@ -161,9 +169,6 @@ var (
 	// PartialBulkKept makes AcquireAll keep the leases that a bulk granted after the first key
 	// that it was refused.
 	PartialBulkKept bool
-	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left
-	// word, without reporting the word.
-	BulkIgnoresWord bool
 )
 
 // Sleeper is called for each new clock of a store and for each new meter of package suspend. It
