@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"cmp"
 	"container/heap"
 	"math/bits"
 	"sync"
@@ -23,7 +24,8 @@ type Item interface {
 	Begin() (mine bool, other <-chan struct{})
 	// Patience is how long the store may take to answer a renewal that is sent now.
 	Patience(now monotonic.Moment) time.Duration
-	// RetryPause is the time between two renewals that fail at once.
+	// RetryPause is the time between two renewals that fail at once. It may be called while the
+	// keeper is locked.
 	RetryPause(now monotonic.Moment) time.Duration
 	// Answer takes in the answer to a renewal that was sent at sent and came now. It ends what
 	// Begin began.
@@ -44,10 +46,14 @@ type Slot struct {
 	First bool // its renewal is a call of its own, before those of other items
 
 	due   monotonic.Moment
-	at    int    // 1 + the index in the schedule; 0: it is not in it
-	gone  bool   // it was removed
-	asked int    // calls of Renew that wait for their turn: the keeper leaves a retry to them
-	retry *retry // the retry in charge; an older one leaves the item alone
+	in    *schedule // nil: none
+	at    int32     // the index in that
+	asked int32     // calls of Renew that wait for their turn: the keeper leaves a repetition to them
+	gone  bool      // it was removed
+
+	most     int32            // how many are renewed with it at most, because a renewal failed; 0: none has
+	failures int32            // since it was renewed
+	failed   monotonic.Moment // when the last one was
 }
 
 func (s *Slot) slot() *Slot { return s }
@@ -61,14 +67,8 @@ type Host struct {
 	Send func(batch []Item, sent monotonic.Moment, limit time.Duration) (answers []store.Renewed, told func())
 }
 
-const (
-	// MaxCall is how long one call may take.
-	MaxCall = 10 * time.Second
-
-	firstBulk = 128 // items that are renewed together while the store's pace is unknown
-	leastBulk = 32
-	mostBulk  = 1000
-)
+// MaxCall is how long one call may take.
+const MaxCall = 10 * time.Second
 
 // A Keeper renews items. Items whose TTLs lie within a factor of two form a group with its own
 // schedule and timer: a slow call for items with long TTLs must not delay those with short
@@ -78,7 +78,9 @@ type Keeper struct {
 
 	mu      sync.Mutex // protects what follows and every slot
 	groups  [64]*group // by groupOf
+	made    []*group   // all of them
 	pace    pace
+	store   health
 	stopped bool
 	ahead   *ahead // the renewal that others wait for; nil: there is none
 }
@@ -92,9 +94,38 @@ type group struct {
 	least  time.Duration // the shortest TTL that belongs to the group; constant
 	first  bool          // constant
 	due    schedule
-	timer  *time.Timer
-	armed  monotonic.Moment // when the timer fires; zero if it does not
-	busy   bool             // a round is under way, and arms the timer when it ends
+	next   alarm // of round
+	busy   bool  // a round is under way, and sets the alarm when it ends
+
+	failed schedule         // items that are renewed again
+	ready  schedule         // those whose time has come
+	again  alarm            // of repeat
+	probe  monotonic.Moment // no probe is sent before
+}
+
+// An alarm is a timer.
+type alarm struct {
+	timer *time.Timer
+	at    monotonic.Moment // zero: it is not set
+}
+
+// set has f called at that moment, or leaves the alarm if it is set to an earlier one.
+func (a *alarm) set(clock *monotonic.Clock, at monotonic.Moment, f func()) {
+	if a.at != 0 && at >= a.at {
+		return
+	}
+	a.at = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(clock.Until(at), f)
+	} else {
+		a.timer.Reset(clock.Until(at))
+	}
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
 }
 
 // groupOf returns the index of an item's group; it is 55 for a TTL of a year. Those that are
@@ -144,27 +175,36 @@ func (k *Keeper) Again(item Item, planned bool) {
 	}
 }
 
-// push and pull are called with the keeper locked, as are the methods of a group but round.
+// push and pull are called with the keeper locked, as are the methods of a group but round and
+// repeat.
 func (k *Keeper) push(item Item, due monotonic.Moment) {
 	s := item.slot()
-	if k.stopped || s.at != 0 {
+	if k.stopped || s.in != nil {
 		return
 	}
-	n := groupOf(s)
-	g := k.groups[n]
-	if g == nil {
-		g = &group{keeper: k, least: 1 << (bits.Len64(uint64(s.TTL)) - 1), first: s.First}
-		k.groups[n] = g
-	}
-	s.due = due
-	heap.Push(&g.due, item)
+	g := k.group(s)
+	s.due, s.most, s.failures = due, 0, 0
+	g.due.add(item)
 	g.arm()
 }
 
 func (k *Keeper) pull(item Item) {
-	if s := item.slot(); s.at != 0 {
-		heap.Remove(&k.groups[groupOf(s)].due, s.at-1)
+	if s := item.slot(); s.in != nil {
+		heap.Remove(s.in, int(s.at))
 	}
+}
+
+func (k *Keeper) group(s *Slot) *group {
+	n := groupOf(s)
+	g := k.groups[n]
+	if g == nil {
+		g = &group{
+			keeper: k, least: 1 << (bits.Len64(uint64(s.TTL)) - 1), first: s.First,
+			due: schedule{before: sooner}, failed: schedule{before: sooner}, ready: schedule{before: lessSuspect},
+		}
+		k.groups[n], k.made = g, append(k.made, g)
+	}
+	return g
 }
 
 // Stop ends all timers for good.
@@ -172,10 +212,9 @@ func (k *Keeper) Stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopped = true
-	for _, g := range k.groups {
-		if g != nil && g.timer != nil {
-			g.timer.Stop()
-		}
+	for _, g := range k.made {
+		g.next.stop()
+		g.again.stop()
 	}
 }
 
@@ -183,29 +222,23 @@ func (k *Keeper) Stop() {
 func (k *Keeper) Rearm() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, g := range k.groups {
-		if g != nil {
-			g.armed = 0
-			g.arm()
-		}
+	for _, g := range k.made {
+		g.next.at, g.again.at = 0, 0
+		g.arm()
 	}
 }
 
-// arm sets the timer to the first renewal due, or leaves it if it fires sooner.
+// arm sets the alarms to the first renewals due.
 func (g *group) arm() {
-	if len(g.due) == 0 || g.keeper.stopped || g.busy {
+	k := g.keeper
+	if k.stopped {
 		return
 	}
-	first := g.due[0].slot().due
-	if g.armed != 0 && first >= g.armed {
-		return
+	if g.due.Len() > 0 && !g.busy {
+		g.next.set(k.host.Clock, g.due.first().due, g.round)
 	}
-	g.armed = first
-	left := g.keeper.host.Clock.Until(first)
-	if g.timer == nil {
-		g.timer = time.AfterFunc(left, g.round)
-	} else {
-		g.timer.Reset(left)
+	if g.failed.Len()+g.ready.Len() > 0 {
+		g.again.set(k.host.Clock, g.repeatable(), g.repeat)
 	}
 }
 
@@ -252,88 +285,95 @@ func (g *group) round() {
 // reports whether there are more.
 func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []Item, more bool) {
 	g.keeper.mu.Lock()
-	batch, more = g.next(due, soon, in)
+	batch, more = g.bulk(due, soon, in)
 	g.keeper.mu.Unlock()
-	return begun(batch), more
+	return g.keeper.begun(batch), more
 }
 
-// begun returns those of batch whose renewal the caller is to make. The others have ended, or
-// another renewal is under way and will plan the next one.
-func begun(batch []Item) []Item {
+// begun returns those of batch whose renewal the caller is to make, with one call. The others have
+// ended, or another renewal is under way and will plan the next one.
+func (k *Keeper) begun(batch []Item) []Item {
 	mine := batch[:0]
 	for _, item := range batch {
 		if is, _ := item.Begin(); is {
 			mine = append(mine, item)
 		}
 	}
+	if len(mine) > 0 {
+		k.mu.Lock()
+		k.store.asked++
+		k.mu.Unlock()
+	}
 	return mine
 }
 
-// next returns those due soon if the first is due, and as many as the store is likely to answer
-// in time.
-func (g *group) next(due, soon monotonic.Moment, in time.Duration) (batch []Item, more bool) {
-	g.armed = 0
-	if len(g.due) > 0 && g.due[0].slot().due <= due {
-		size := g.keeper.pace.bulk(in)
-		if g.first {
+// bulk returns those due soon if the first is due, and as many as the store is likely to answer
+// in time. While it does not answer, they join those that failed.
+func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch []Item, more bool) {
+	g.next.at = 0
+	k := g.keeper
+	if g.due.dueBy(due) {
+		size := k.pace.bulk(in)
+		switch {
+		case g.first:
 			size = 1
+		case !k.store.answering():
+			for now := k.host.Clock.Now(); g.due.dueBy(soon); {
+				item := g.due.take()
+				g.wait(item, item.slot().due, int32(size), now)
+			}
 		}
-		for len(g.due) > 0 && g.due[0].slot().due <= soon && len(batch) < size {
-			batch = append(batch, heap.Pop(&g.due).(Item))
+		for g.due.dueBy(soon) && len(batch) < size {
+			batch = append(batch, g.due.take())
 		}
-		more = len(g.due) > 0 && g.due[0].slot().due <= soon
+		more = g.due.dueBy(soon)
 	}
 	g.busy = more
 	g.arm()
 	return batch, more
 }
 
-// A pace is the time that the store has lately taken for each item of a bulk. If the store
-// does not answer a bulk in time, its items lose an attempt, and the store did that work for
-// nothing.
-type pace struct{ each time.Duration }
-
-// bulk returns how many items are likely to be renewed in that time.
-func (p pace) bulk(in time.Duration) int {
-	if p.each == 0 {
-		return firstBulk
-	}
-	return min(max(int(in/p.each), leastBulk), mostBulk)
+// A schedule is a heap of items.
+type schedule struct {
+	items  []Item
+	before func(a, b *Slot) bool
 }
 
-// answered records how long a bulk took, or after how long it was given up.
-func (p *pace) answered(items int, took time.Duration) {
-	if items < leastBulk {
-		return // mostly the round trip
-	}
-	each := max(took/time.Duration(items), 1)
-	if p.each == 0 {
-		p.each = each
-	}
-	p.each = (p.each + each) / 2
+func sooner(a, b *Slot) bool { return a.due < b.due }
+
+// lessSuspect puts those first that have failed less often, and then in larger company.
+func lessSuspect(a, b *Slot) bool {
+	return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(b.most, a.most), cmp.Compare(a.due, b.due)) < 0
 }
 
-// A schedule is a heap of items, ordered by when they are due.
-type schedule []Item
+func (s *schedule) first() *Slot { return s.items[0].slot() }
 
-func (s schedule) Len() int           { return len(s) }
-func (s schedule) Less(i, j int) bool { return s[i].slot().due < s[j].slot().due }
-func (s schedule) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].slot().at, s[j].slot().at = i+1, j+1
+func (s *schedule) add(item Item) { heap.Push(s, item) }
+
+func (s *schedule) take() Item { return heap.Pop(s).(Item) }
+
+// dueBy reports whether the first item, of those in order of time, is due by then.
+func (s *schedule) dueBy(t monotonic.Moment) bool { return len(s.items) > 0 && s.first().due <= t }
+
+func (s *schedule) Len() int           { return len(s.items) }
+func (s *schedule) Less(i, j int) bool { return s.before(s.items[i].slot(), s.items[j].slot()) }
+func (s *schedule) Swap(i, j int) {
+	s.items[i], s.items[j] = s.items[j], s.items[i]
+	s.items[i].slot().at, s.items[j].slot().at = int32(i), int32(j)
 }
 
+// Push and Pop are for package heap.
 func (s *schedule) Push(x any) {
 	item := x.(Item)
-	item.slot().at = len(*s) + 1
-	*s = append(*s, item)
+	item.slot().in, item.slot().at = s, int32(len(s.items))
+	s.items = append(s.items, item)
 }
 
 func (s *schedule) Pop() any {
-	last := len(*s) - 1
-	item := (*s)[last]
-	(*s)[last] = nil
-	*s = (*s)[:last]
-	item.slot().at = 0
+	last := len(s.items) - 1
+	item := s.items[last]
+	s.items[last] = nil
+	s.items = s.items[:last]
+	item.slot().in = nil
 	return item
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/tasks"
+	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -20,12 +21,13 @@ const ttl = 30 * time.Second
 
 var errFault = errors.New("the store is away")
 
-// A thing is renewed every third of its TTL.
+// A thing is trusted as a lease is.
 type thing struct {
 	Slot
 	name string
 
 	mu       sync.Mutex
+	term     term.Term
 	over     bool
 	renewing chan struct{}
 	answers  []error
@@ -41,19 +43,33 @@ func (x *thing) Begin() (bool, <-chan struct{}) {
 	return true, nil
 }
 
-func (x *thing) Patience(monotonic.Moment) time.Duration   { return x.TTL / 10 }
-func (x *thing) RetryPause(monotonic.Moment) time.Duration { return time.Second }
+func (x *thing) Patience(now monotonic.Moment) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.term.Patience(now, x.term.Trusted(0))
+}
 
-func (x *thing) Answer(a store.Renewed, sent, _ monotonic.Moment) Next {
+func (x *thing) RetryPause(now monotonic.Moment) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.term.RetryPause(now, x.term.Trusted(0))
+}
+
+func (x *thing) Answer(a store.Renewed, sent, now monotonic.Moment) Next {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	close(x.renewing)
 	x.renewing = nil
 	x.answers = append(x.answers, a.Err)
-	if a.Err != nil {
+	x.over = x.over || x.term.Over(now, 0)
+	switch {
+	case x.over:
+		return Next{}
+	case a.Err != nil:
+		x.term.Failed(now)
 		return Next{Again: true}
 	}
-	return Next{Due: sent.Add(x.TTL / 3)}
+	return Next{Due: x.term.Renewed(sent, now, x.TTL)}
 }
 
 func (x *thing) answered() int {
@@ -131,11 +147,32 @@ func (s *server) seen() []int {
 // things adds n of them, which are due in a third of the TTL.
 func (s *server) things(n int, ttl time.Duration) (all []*thing) {
 	for i := range n {
-		x := &thing{Slot: Slot{TTL: ttl}, name: fmt.Sprint(i)}
-		s.Add(x, s.clock.Now().Add(ttl/3))
+		x, due := s.thing(Slot{TTL: ttl})
+		x.name = fmt.Sprint(i)
+		s.Add(x, due)
 		all = append(all, x)
 	}
 	return all
+}
+
+// thing makes one that was granted now.
+func (s *server) thing(slot Slot) (x *thing, due monotonic.Moment) {
+	now := s.clock.Now()
+	x = &thing{Slot: slot}
+	x.term, due = term.Granted(slot.TTL, min(time.Second, slot.TTL/10), now, now, slot.TTL, false)
+	return x, due
+}
+
+// lost is how many of them have ended, or are about to.
+func (s *server) lost(all []*thing) (n int) {
+	for _, x := range all {
+		x.mu.Lock()
+		if x.over || x.term.Over(s.clock.Now(), 0) {
+			n++
+		}
+		x.mu.Unlock()
+	}
+	return n
 }
 
 func in(t *testing.T, f func(t *testing.T, s *server)) {
@@ -164,7 +201,7 @@ func TestAFailedRenewalIsRepeatedInSmallParts(t *testing.T) {
 			}
 			return false
 		})
-		time.Sleep(ttl/3 + 3*time.Second)
+		time.Sleep(ttl/3 + 6*time.Second)
 		for _, x := range all {
 			assert.Equal(t, x.name != "7", x.last() == nil, x.name)
 		}
@@ -245,7 +282,7 @@ func TestManyItemsGoInBulksThatTheStoreAnswersInTime(t *testing.T) {
 // yielded is how long Yield waits while an item is renewed that goes first, or does not.
 func yielded(t *testing.T, first bool, takes time.Duration) (d time.Duration) {
 	in(t, func(t *testing.T, s *server) {
-		x := &thing{Slot: Slot{TTL: ttl, First: first}}
+		x, _ := s.thing(Slot{TTL: ttl, First: first})
 		s.does(func([]Item) time.Duration { return takes }, nil)
 		s.Add(x, s.clock.Now().Add(time.Second))
 		time.Sleep(time.Second + time.Millisecond)
@@ -265,7 +302,8 @@ func TestOthersYieldToTheRenewalThatGoesFirst(t *testing.T) {
 func TestWhatGoesFirstIsACallOfItsOwn(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
 		for range 3 {
-			s.Add(&thing{Slot: Slot{TTL: ttl, First: true}}, s.clock.Now().Add(time.Second))
+			x, _ := s.thing(Slot{TTL: ttl, First: true})
+			s.Add(x, s.clock.Now().Add(time.Second))
 		}
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, []int{1, 1, 1}, s.seen())

@@ -1,10 +1,8 @@
 package keeper
 
 import (
-	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -27,7 +25,7 @@ func (k *Keeper) Renew(item Item) (answer store.Renewed, ok bool) {
 	return k.renew([]Item{item})[0], true
 }
 
-func (k *Keeper) ask(s *Slot, by int) {
+func (k *Keeper) ask(s *Slot, by int32) {
 	k.mu.Lock()
 	s.asked += by
 	k.mu.Unlock()
@@ -56,7 +54,7 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 	answers, told := k.host.Send(batch, sent, limit)
 	done()
 	now := k.host.Clock.Now()
-	k.answered(batch, now.Sub(sent))
+	k.answered(batch, answers, sent, now)
 	var tells []func()
 	var failed []Item
 	for i, item := range batch {
@@ -70,75 +68,13 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 			tells = append(tells, next.Tell)
 		}
 	}
-	k.retry(failed, sent, now)
+	k.repeat(failed, len(batch), sent, now)
 	return answers, func() {
 		for _, f := range tells {
 			f()
 		}
 		told()
 	}
-}
-
-// answered ends what was planned for the items of a batch: a call of Renew may have come
-// between. It learns the pace of the store.
-func (k *Keeper) answered(batch []Item, took time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, item := range batch {
-		item.slot().retry = nil
-		k.pull(item)
-	}
-	k.pace.answered(len(batch), took)
-}
-
-// retryParts is how many renewals take the place of one that failed.
-const retryParts = 16
-
-// A retry repeats the renewal of items that failed together. They stay out of the group's
-// schedule until they are renewed: one document that is blocked, by an open transaction, may
-// hold up every renewal that is sent with its own. Items that failed together are repeated in
-// parts, side by side, so that the blocked one is soon alone: that takes three rounds for a
-// thousand items, and one for sixteen.
-type retry struct {
-	keeper *Keeper
-	items  []Item
-}
-
-// retry repeats the renewals of items that failed, which were sent at sent and answered now. A
-// quick refusal is repeated after a pause, a call that took its time at once.
-func (k *Keeper) retry(failed []Item, sent, now monotonic.Moment) {
-	if len(failed) == 0 {
-		return
-	}
-	pause := failed[0].RetryPause(now)
-	for _, item := range failed {
-		pause = min(pause, item.RetryPause(now))
-	}
-	wait := max(sent.Add(backoff.Jitter(pause)).Sub(now), 0)
-	for part := range slices.Chunk(failed, (len(failed)+retryParts-1)/retryParts) {
-		r := &retry{k, part}
-		k.mu.Lock()
-		for _, item := range part {
-			item.slot().retry = r
-		}
-		k.mu.Unlock()
-		time.AfterFunc(wait, r.run) // run does nothing once the tasks are closed
-	}
-}
-
-func (r *retry) run() {
-	k := r.keeper
-	if !k.host.Tasks.Begin() {
-		return
-	}
-	defer k.host.Tasks.Done()
-	k.mu.Lock()
-	mine := slices.DeleteFunc(r.items, func(item Item) bool {
-		s := item.slot()
-		return s.retry != r || s.asked > 0 // a call of Renew came between, or is about to
-	})
-	k.mu.Unlock()
-	k.renew(begun(mine))
 }
 
 // An ahead is a renewal that goes ahead of everything else that a client does in the
