@@ -25,10 +25,11 @@ import (
 
 const (
 	suffix   = ".wake"
-	size     = 256 << 10        // some 1,200 notices; a reader that falls behind reads all its keys
-	slack    = 10 * time.Second // the time beyond Await that a read of the cursor gets
-	trust    = time.Minute      // how long the collection is assumed to be there and capped
-	mostMade = 10               // how often in a row it may turn out uncapped
+	size     = 256 << 10               // some 1,200 notices; a reader that falls behind reads all its keys
+	await    = 9500 * time.Millisecond // MongoDB 5.0 tells of a dropped collection only when a read of the cursor ends
+	slack    = 10 * time.Second        // the time beyond Await that a read of the cursor gets
+	trust    = time.Minute             // how long the collection is assumed to be there and capped
+	mostMade = 10                      // how often in a row it may turn out uncapped
 
 	fieldMark  = "mongolock"
 	shape      = 1
@@ -60,7 +61,7 @@ type Feed struct {
 func Beside(base *mongobase.Base) *Feed {
 	locks := base.Soft
 	wakes := locks.Database().Collection(locks.Name() + suffix)
-	return &Feed{Await: 30 * time.Second, base: base, coll: mongobase.Under(wakes, writeconcern.W1())}
+	return &Feed{Await: await, base: base, coll: mongobase.Under(wakes, writeconcern.W1())}
 }
 
 // Commands returns how many commands were sent so far for the base, by name.

@@ -221,9 +221,7 @@ func (m *member) waitForNews(r *request) {
 		if _, still := m.waiting[r]; still {
 			delete(m.waiting, r)
 			m.reading[ns] = slices.DeleteFunc(m.reading[ns], func(o *request) bool { return o == r })
-			if reply, _ := m.db.Do(r.cmd, m.now(), false); reply != nil {
-				m.w.respond(r, m.stamped(reply))
-			}
+			m.w.respond(r, m.stamped(m.reads(r, docdb.Over)))
 		}
 	})
 }
@@ -232,12 +230,24 @@ func (m *member) wakeReaders(ns string) {
 	readers := m.reading[ns]
 	delete(m.reading, ns)
 	for _, r := range readers {
-		if _, still := m.waiting[r]; still {
+		if _, still := m.waiting[r]; !still {
+			continue
+		}
+		if reply := m.reads(r, docdb.Waits); docdb.Nothing(reply) { // it is for others
+			m.reading[ns] = append(m.reading[ns], r)
+		} else {
 			delete(m.waiting, r)
-			reply, _ := m.db.Do(r.cmd, m.now(), false)
 			m.w.respond(r, m.stamped(reply))
 		}
 	}
+}
+
+// reads answers a getMore that waits, or whose time is over.
+func (m *member) reads(r *request, wait docdb.Wait) bson.D {
+	c := r.cmd
+	c.Wait = wait
+	reply, _ := m.db.Do(c, m.now(), false)
+	return reply
 }
 
 func (m *member) hello() bson.D {

@@ -111,7 +111,7 @@ func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 			trouble(f)
 			w.atMost(40, time.Second, w.quiet(time.Second))
 			trouble(f)
-			w.mustBeServed(feedSoon())
+			w.mustBeServed(feedFound())
 			if f.wakesAre() == feedUncapped {
 				f.handsOver(f.client(), f.client(), "k", true, feedSoon()) // a wait repairs it
 			}

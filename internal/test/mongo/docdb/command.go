@@ -17,9 +17,22 @@ type Command struct {
 	Number  int64  // the transaction number; 0: none
 
 	ClusterTime bson.Timestamp // the latest that its client knows; zero: none
+	Wait        Wait           // of a getMore
 
 	statements []int32 // their numbers, if the command is a part of another
 }
+
+// A Wait is how far a getMore is that awaits something to read. Whoever runs the database runs the
+// command when it comes, again whenever something was written meanwhile, and when its time is over.
+type Wait int
+
+// The parts of a wait. A server looks at the collection again when the time is over: a getMore that
+// waits does not notice that the collection was dropped.
+const (
+	Comes Wait = iota
+	Waits
+	Over
+)
 
 // Parse reads a command.
 func Parse(raw bson.Raw) (Command, error) {

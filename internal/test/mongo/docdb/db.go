@@ -62,6 +62,7 @@ type session struct {
 // A cursor is a tailable cursor on a capped collection.
 type cursor struct {
 	ns     string
+	coll   *coll // a collection of the same name may take its place
 	filter bson.D
 	next   int // how many documents come before it, dropped ones included
 	wait   time.Duration

@@ -103,14 +103,14 @@ func (db *DB) tail(c Command, coll *coll, filter bson.D) (bson.D, error) {
 		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
 	}
 	db.lastID++
-	cur := &cursor{ns: c.NS(), filter: filter, wait: defaultAwait}
+	cur := &cursor{ns: c.NS(), coll: coll, filter: filter, wait: defaultAwait}
 	db.cursors[db.lastID] = cur
-	return batched("firstBatch", db.lastID, c.NS(), cur.read(coll)), nil
+	return batched("firstBatch", db.lastID, c.NS(), cur.read()), nil
 }
 
 // read returns the documents after the cursor that its filter matches, and moves it to the end.
-func (cur *cursor) read(c *coll) bson.A {
-	batch := bson.A{}
+func (cur *cursor) read() bson.A {
+	c, batch := cur.coll, bson.A{}
 	for _, d := range c.docs[max(cur.next-c.gone, 0):] {
 		if is, _ := matches(d, cur.filter); is { // the filter was tried when the cursor was opened
 			batch = append(batch, d)
@@ -126,16 +126,21 @@ func (db *DB) getMore(c Command) (bson.D, error) {
 	if cur == nil {
 		return nil, failure{43, "cursor id not found"}
 	}
-	coll := db.colls[cur.ns]
+	gone := db.colls[cur.ns] != cur.coll
 	switch {
-	case coll == nil:
+	case gone && c.Wait == Waits:
+		return batched("nextBatch", id, cur.ns, bson.A{}), nil
+	case gone && c.Wait == Over:
+		delete(db.cursors, id)
+		return batched("nextBatch", 0, cur.ns, bson.A{}), nil
+	case gone:
 		delete(db.cursors, id)
 		return nil, failure{175, "collection dropped"} // QueryPlanKilled
-	case cur.next < coll.gone:
+	case cur.next < cur.coll.gone:
 		delete(db.cursors, id)
 		return nil, failure{136, "the position in the capped collection is lost"}
 	}
-	return batched("nextBatch", id, cur.ns, cur.read(coll)), nil
+	return batched("nextBatch", id, cur.ns, cur.read()), nil
 }
 
 // Nothing reports whether a getMore's reply has nothing to read.

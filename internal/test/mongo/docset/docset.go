@@ -235,7 +235,7 @@ func (c *inMemoryConn) Read(ctx context.Context) ([]byte, error) {
 	out, back := time.Millisecond+late, time.Duration(0)
 	switch {
 	case c.command.Name == "getMore": // of the feed: nothing is new
-		out = time.Second
+		out, c.command.Wait = time.Second, docdb.Over
 	case reply:
 		out, back = time.Millisecond, late
 	}

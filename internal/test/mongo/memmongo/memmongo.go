@@ -173,9 +173,12 @@ func (s *Server) do(c docdb.Command, over <-chan struct{}) bson.D {
 		if !docdb.Nothing(reply) || waits == 0 {
 			return s.stamped(reply)
 		}
+		c.Wait = docdb.Waits
 		select {
 		case <-news:
 		case <-timer.C:
+			c.Wait = docdb.Over
+			reply, _ = s.run(c)
 			return s.stamped(reply)
 		case <-over:
 			return s.stamped(reply)
