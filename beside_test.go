@@ -100,7 +100,7 @@ func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, noti
 	t.Helper()
 	l := acquire(t, r.one, "k")
 	wait := inBackground(t.Context(), r.two, "k")
-	time.Sleep(5 * time.Second) // virtual: it has left its word, and knows that it did
+	time.Sleep(5 * time.Second) // virtual: it stands in line, and sleeps
 	require.True(t, inside.Look(r.two, "k").Listening)
 	if while != nil {
 		while()
@@ -191,7 +191,7 @@ func TestAWaiterThatWasToldTooEarlyByAHolderItHadNotSeenSoonLooksAgain(t *testin
 			r.handOver(t, nil)
 			first := acquire(t, r.one, "k")
 			far := inBackground(t.Context(), r.two, "k")
-			time.Sleep(5 * time.Second) // virtual: it has left its word, and knows that it did
+			time.Sleep(5 * time.Second) // virtual: it stands in line, and sleeps
 			near := inBackground(t.Context(), r.one, "k")
 			time.Sleep(time.Second) // virtual: it waits too
 			release(t, first)

@@ -138,7 +138,7 @@ func TestCloseWakesTheWaitersOfABulkWithOneCall(t *testing.T) {
 		for i := range 100 {
 			waits = append(waits, inBackground(t.Context(), other, fmt.Sprint("key-", 10*i)))
 		}
-		time.Sleep(5 * time.Second) // they have left word, and sleep
+		time.Sleep(5 * time.Second) // they stand in line, and sleep
 		s.reset()
 		start := time.Now()
 		assert.NoError(t, c.Close())
@@ -215,7 +215,7 @@ func TestAReplyThatIsLostLeavesEachReleaseOfABulkUnknown(t *testing.T) {
 				tookBetween(t, start, time.Second, 2*time.Second)
 				r := <-wait
 				require.NoError(t, r.err)
-				assert.Less(t, r.when.Sub(start), 2*time.Second, "a waiter whose word may be gone is told")
+				assert.Less(t, r.when.Sub(start), 2*time.Second, "a waiter is told though the reply was lost")
 				release(t, r.lease)
 				assert.Zero(t, s.taken(t), "keys that are taken")
 			})

@@ -42,10 +42,10 @@ func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T)
 		wait := inBackground(t.Context(), other, "k")
 		r := <-wait
 		require.NoError(t, r.err)
-		// One holder at the start, one that saw the word first, and sixteen hand-overs.
+		// One holder at the start, one that first saw the waiter, and sixteen hand-overs.
 		assert.GreaterOrEqual(t, grants.Load()-before, int64(10), "grants to the others meanwhile")
 		assert.LessOrEqual(t, grants.Load()-before, int64(18), "grants to the others meanwhile")
-		time.Sleep(60 * time.Millisecond) // the others leave the key alone for 50 ms
+		time.Sleep(60 * time.Millisecond) // the others stand in line
 		before = grants.Load()
 		release(t, r.lease)
 		time.Sleep(time.Millisecond)

@@ -23,7 +23,7 @@ func TestAReaderWhoseWriterWasServedAndRanOutDoesNotWaitForTheEndOfItsPlace(t *t
 	}
 }
 
-// readsAfterItsWriter has a writer with a word be served late after the reader before it is over.
+// readsAfterItsWriter has a writer in line be served late after the reader before it is over.
 func readsAfterItsWriter(t *testing.T, late time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

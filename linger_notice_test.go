@@ -90,7 +90,7 @@ func TestWithoutItsNoticeARivalWaitsNoLongerThanTheKeyIsKept(t *testing.T) {
 	})
 }
 
-// The word counts for the waiters of the holder's own process, too: they get the key a few times,
+// A line counts for the waiters of the holder's own process, too: they get the key a few times,
 // and then it is the others' turn.
 func TestWaitersOfTheSameProcessDoNotKeepAnotherOut(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
