@@ -26,7 +26,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
 	}
-	if err := s.refuseCappedOnce(ctx); err != nil {
+	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return store.Grant{}, mongoerr.NotApplied(err)
 	}
 	return s.steps.Try(ctx, c, func(within context.Context, begun *mongolease.Claim) (g store.Grant, err error) {

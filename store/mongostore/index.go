@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +24,7 @@ const (
 
 // EnsureIndex makes the TTL index, unless it exists.
 func (s *Store) EnsureIndex(ctx context.Context) error {
-	if err := s.refuseCappedOnce(ctx); err != nil {
+	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return err
 	}
 	s.base.Count(mongobase.CreateIndexes)
@@ -39,22 +38,19 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	return err
 }
 
-// errCapped refuses a collection that drops documents by itself.
-var errCapped = errors.New("is capped: it drops old locks to make room, held or not")
-
-// refuseCappedOnce returns an error for a capped collection, before anything is written to it:
-// such a collection would take a claim, and not remove it on MongoDB before 5.0. (A view or a
-// time series refuses the claim by itself.) It asks until it has an answer. Without the right
-// to ask, the collection is assumed not to be capped.
-func (s *Store) refuseCappedOnce(ctx context.Context) error {
-	if s.uncapped.Load() {
+// refuseUnfitOnce returns an error for a collection that cannot hold locks, before anything is
+// written to it: a capped one would take a claim, and not remove it on MongoDB before 5.0; a time
+// series might take many claims in one insert, and its _id is not unique. It asks until it has an
+// answer. Without the right to ask, the collection is assumed to be a plain one.
+func (s *Store) refuseUnfitOnce(ctx context.Context) error {
+	if s.fit.Load() {
 		return nil
 	}
-	return s.capped.Ask(ctx, s.refuseCapped)
+	return s.unfit.Ask(ctx, s.refuseUnfit)
 }
 
-func (s *Store) refuseCapped(ctx context.Context) error {
-	if s.uncapped.Load() {
+func (s *Store) refuseUnfit(ctx context.Context) error {
+	if s.fit.Load() {
 		return nil
 	}
 	db, name := s.base.Soft.Database(), s.base.Soft.Name()
@@ -66,12 +62,26 @@ func (s *Store) refuseCapped(ctx context.Context) error {
 		}
 	}
 	if len(specs) > 0 {
-		if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); is {
-			return fmt.Errorf("the collection %s.%s %w", db.Name(), name, errCapped)
+		if why := unfit(specs[0]); why != "" {
+			return fmt.Errorf("the collection %s.%s %s", db.Name(), name, why)
 		}
 	}
-	s.uncapped.Store(true)
+	s.fit.Store(true)
 	return nil
+}
+
+// unfit says why a collection cannot hold locks. It is empty if nothing is known against it.
+func unfit(c mongo.CollectionSpecification) string {
+	capped, _ := c.Options.Lookup("capped").BooleanOK()
+	switch {
+	case capped:
+		return "is capped: it drops old locks to make room, held or not"
+	case c.Type == "view":
+		return "is a view: nothing can be written to it"
+	case c.Type == "timeseries":
+		return "is a time-series collection: what is in it cannot be changed"
+	}
+	return ""
 }
 
 // indexOnce makes the index at the first grant, when the collection is there. A failure

@@ -24,8 +24,8 @@ type Store struct {
 	feed *mongofeed.Feed
 
 	noIndex    bool
-	uncapped   atomic.Bool      // the collection was found not to be capped
-	capped     mongobase.Shared // for the question whether it is
+	fit        atomic.Bool      // nothing was found against the collection
+	unfit      mongobase.Shared // for the question whether there is
 	indexed    atomic.Bool      // the first grant made the index, or tried to
 	indexTries atomic.Int32
 	logger     *slog.Logger

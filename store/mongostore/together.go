@@ -65,7 +65,7 @@ func (t *together) begin(ctx context.Context, batch []store.Claim) error {
 	if slices.ContainsFunc(batch, func(c store.Claim) bool { return c.Mode != store.Exclusive }) {
 		return mongoerr.NotApplied(errors.ErrUnsupported)
 	}
-	if err := t.refuseCappedOnce(ctx); err != nil {
+	if err := t.refuseUnfitOnce(ctx); err != nil {
 		return mongoerr.NotApplied(err)
 	}
 	all, err := t.steps.BeginMany(ctx, batch, t.undo)

@@ -49,30 +49,31 @@ func (c Class) Troubled() bool { return c == Unknown || c == NotSent }
 // applied. The error does not tell: for the label NoWritesPerformed the driver returns the
 // error of an earlier attempt, but not if that was the network's.
 var refusals = []int{
-	2,     // BadValue
-	9,     // FailedToParse
-	13,    // Unauthorized
-	14,    // TypeMismatch
-	18,    // AuthenticationFailed
-	20,    // IllegalOperation: transaction numbers on a server that has none
-	26,    // NamespaceNotFound
-	40,    // ConflictingUpdateOperators
-	61,    // ShardKeyNotFound
-	67,    // CannotCreateIndex
-	72,    // InvalidOptions
-	73,    // InvalidNamespace
-	85,    // IndexOptionsConflict
-	86,    // IndexKeySpecsConflict
-	121,   // DocumentValidationFailure
-	166,   // CommandNotSupportedOnView
-	303,   // FeatureNotSupported, of Amazon DocumentDB; MongoDB's 303 answers no write
-	322,   // APIVersionError
-	323,   // APIStrictError
-	324,   // APIDeprecationError
-	371,   // UserWritesBlocked: checked at the write itself, after the transaction number
-	40415, // unknown field
-	8000,  // Atlas: not allowed
-	13297, // DatabaseDifferCase
+	2,       // BadValue
+	9,       // FailedToParse
+	13,      // Unauthorized
+	14,      // TypeMismatch
+	18,      // AuthenticationFailed
+	20,      // IllegalOperation: transaction numbers on a server that has none
+	26,      // NamespaceNotFound
+	40,      // ConflictingUpdateOperators
+	61,      // ShardKeyNotFound
+	67,      // CannotCreateIndex
+	72,      // InvalidOptions
+	73,      // InvalidNamespace
+	85,      // IndexOptionsConflict
+	86,      // IndexKeySpecsConflict
+	121,     // DocumentValidationFailure
+	166,     // CommandNotSupportedOnView
+	303,     // FeatureNotSupported, of Amazon DocumentDB; MongoDB's 303 answers no write
+	322,     // APIVersionError
+	323,     // APIStrictError
+	324,     // APIDeprecationError
+	371,     // UserWritesBlocked: checked at the write itself, after the transaction number
+	40415,   // unknown field
+	8000,    // Atlas: not allowed
+	13297,   // DatabaseDifferCase
+	7314600, // no retryable findAndModify on a time series
 }
 
 const (

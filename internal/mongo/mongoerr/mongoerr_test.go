@@ -55,6 +55,8 @@ func TestAnErrorSaysNoMoreThanItsClass(t *testing.T) {
 		"a strict API":   {mongo.CommandError{Code: 323, Name: "APIStrictError"}, Refused},
 		"no shard key":   {mongo.CommandError{Code: 61, Name: "ShardKeyNotFound"}, Refused},
 		"a validator":    {mongo.CommandError{Code: 121, Name: "DocumentValidationFailure"}, Refused},
+		"a view":         {mongo.CommandError{Code: 166, Name: "CommandNotSupportedOnView"}, Refused},
+		"a time series":  {mongo.CommandError{Code: 7314600, Message: "Retryable findAndModify on a timeseries is not supported"}, Refused},
 		"an unknown op":  {mongo.CommandError{Code: 59, Name: "CommandNotFound"}, NoCommand},
 		"too large":      {mongo.CommandError{Code: 10334, Name: "BSONObjectTooLarge"}, TooLarge},
 		"blocked writes": {mongo.CommandError{Code: 371, Name: "UserWritesBlocked"}, Refused},

@@ -159,8 +159,8 @@ func Failure(code int32, message string, more ...bson.E) bson.D {
 var codeNames = map[int32]string{
 	2: "BadValue", 9: "FailedToParse", 14: "TypeMismatch", 26: "NamespaceNotFound", 28: "PathNotViable",
 	40: "ConflictingUpdateOperators", 43: "CursorNotFound", 48: "NamespaceExists", 50: "MaxTimeMSExpired",
-	59: "CommandNotFound", 66: "ImmutableField", 136: "CappedPositionLost", 189: "PrimarySteppedDown", 225: "TransactionTooOld",
-	10107: "NotWritablePrimary", 11000: "DuplicateKey", 11602: "InterruptedDueToReplStateChange",
+	59: "CommandNotFound", 66: "ImmutableField", 136: "CappedPositionLost", 166: "CommandNotSupportedOnView", 175: "QueryPlanKilled", 189: "PrimarySteppedDown", 225: "TransactionTooOld",
+	10107: "NotWritablePrimary", 11000: "DuplicateKey", 11602: "InterruptedDueToReplStateChange", 7314600: "Location7314600",
 }
 
 func (db *DB) run(c Command, now time.Time) (bson.D, func(time.Time) (bson.D, error), error) {
@@ -172,6 +172,9 @@ func (db *DB) run(c Command, now time.Time) (bson.D, func(time.Time) (bson.D, er
 		if c.Number > s.active {
 			s.active, s.done = c.Number, map[int32]Entry{}
 		}
+	}
+	if err := db.writable(c); err != nil {
+		return nil, nil, err
 	}
 	if c.Name == "findAndModify" {
 		return db.findAndModify(c, now)

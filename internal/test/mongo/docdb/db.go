@@ -43,6 +43,7 @@ type Entry struct {
 }
 
 type coll struct {
+	kind    string // "view" or "timeseries", which takes no writes here; empty: a plain one
 	capped  bool
 	size    int64
 	bytes   int64

@@ -164,9 +164,31 @@ func (db *DB) create(c Command, now time.Time) (bson.D, error) {
 	}
 	size, _ := number(mustGet(c.Body, "size"))
 	ns := c.NS()
-	db.colls[ns] = &coll{capped: field[bool](c.Body, "capped"), size: int64(size)}
+	db.colls[ns] = &coll{kind: kind(c.Body), capped: field[bool](c.Body, "capped"), size: int64(size)}
 	db.alter(now, ns, func(db *DB) { delete(db.colls, ns) })
 	return bson.D{}, nil
+}
+
+func kind(create bson.D) string {
+	for option, kind := range map[string]string{"viewOn": "view", "timeseries": "timeseries"} {
+		if _, is := get(create, option); is {
+			return kind
+		}
+	}
+	return ""
+}
+
+// writable refuses a write to a view or a time series: in the words of MongoDB 5.0, or of 8.0 for a
+// findAndModify on a time series.
+func (db *DB) writable(c Command) error {
+	coll := db.colls[c.NS()]
+	switch {
+	case coll == nil || coll.kind == "" || !c.Writes() || c.Name == "create" || c.Name == "drop":
+		return nil
+	case coll.kind == "timeseries" && c.Name == "findAndModify" && c.Number > 0:
+		return failure{7314600, "Retryable findAndModify on a timeseries is not supported"}
+	}
+	return failure{166, "Namespace " + c.NS() + " is a " + coll.kind + ", not a collection"}
 }
 
 func (db *DB) drop(c Command, now time.Time) (bson.D, error) {
@@ -218,11 +240,14 @@ func (db *DB) listCollections(c Command) (bson.D, error) {
 		if !in {
 			continue
 		}
-		opts := bson.D{}
-		if coll := db.colls[ns]; coll.capped {
+		coll, opts, kind := db.colls[ns], bson.D{}, "collection"
+		if coll.capped {
 			opts = bson.D{{Key: "capped", Value: true}, {Key: "size", Value: coll.size}}
 		}
-		d := bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: opts}}
+		if coll.kind != "" {
+			kind = coll.kind
+		}
+		d := bson.D{{Key: "name", Value: name}, {Key: "type", Value: kind}, {Key: "options", Value: opts}}
 		is, err := matches(d, filter)
 		if err != nil {
 			return nil, err

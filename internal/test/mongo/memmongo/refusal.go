@@ -18,7 +18,7 @@ var known = map[string][]string{
 	"insert":          {"documents", "ordered", "bypassDocumentValidation"},
 	"update":          {"updates", "ordered", "bypassDocumentValidation"},
 	"delete":          {"deletes", "ordered"},
-	"create":          {"capped", "size", "max"},
+	"create":          {"capped", "size", "max", "viewOn", "pipeline", "timeseries"},
 	"drop":            {},
 	"createIndexes":   {"indexes", "commitQuorum"},
 	"listCollections": {"filter", "nameOnly", "cursor", "authorizedCollections"},

@@ -1,0 +1,70 @@
+package mongostore
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
+	"github.com/mongolock/mongolock/store"
+)
+
+// inMemory is a collection on a server in the process, made with some options.
+func inMemory(t *testing.T, opts ...bson.E) *mongo.Collection {
+	t.Helper()
+	link := memmongo.New().Link()
+	client, err := link.Connect()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = client.Disconnect(context.Background())
+		link.Close()
+	})
+	db := client.Database("d")
+	require.NoError(t, db.RunCommand(t.Context(), append(bson.D{{Key: "create", Value: "locks"}}, opts...)).Err())
+	return db.Collection("locks")
+}
+
+var unfits = map[string][]bson.E{
+	"is capped":                   {{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}},
+	"is a view":                   {{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}},
+	"is a time-series collection": {{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "at"}}}},
+}
+
+func TestACollectionThatCannotHoldLocksIsRefusedByNameBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
+	for why, opts := range unfits {
+		s := open(inMemory(t, opts...), config{logger: slog.New(slog.DiscardHandler)})
+		for range 2 {
+			_, err := s.Acquire(t.Context(), exclusiveClaim("k", time.Minute))
+			assert.ErrorContains(t, err, "d.locks "+why)
+			assert.ErrorIs(t, err, store.ErrNotApplied, why)
+			for _, g := range s.AcquireMany(t.Context(), []store.Claim{exclusiveClaim("a", time.Minute), exclusiveClaim("b", time.Minute)}) {
+				assert.ErrorContains(t, g.Err, why)
+				assert.ErrorIs(t, g.Err, store.ErrNotApplied, why)
+			}
+		}
+		assert.ErrorContains(t, s.EnsureIndex(t.Context()), why)
+		sent := s.base.Commands()
+		assert.Zero(t, sent["findAndModify"]+sent["insert"]+sent["createIndexes"], "%s: %v", why, sent)
+	}
+}
+
+// Without the right to look at the collection the server's own answer has to be certain.
+func TestTheRefusalOfAViewAndOfATimeSeriesIsCertain(t *testing.T) {
+	t.Parallel()
+	for why, opts := range unfits {
+		if why == "is capped" {
+			continue // it takes the claim
+		}
+		s := open(inMemory(t, opts...), config{logger: slog.New(slog.DiscardHandler)})
+		s.fit.Store(true)
+		_, err := s.Acquire(t.Context(), exclusiveClaim("k", time.Minute))
+		assert.ErrorIs(t, err, store.ErrNotApplied, why)
+	}
+}
