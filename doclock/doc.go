@@ -35,7 +35,7 @@
 //	  beat: 1700000000000000000, // greater with every write for the holder
 //	  epoch: ObjectId,           // the election of the primary whose clock expireAt goes by
 //	  at: Date,                  // the server's time at the last write
-//	  line: ["x:…"],             // the places of the processes that wait, in their order; absent: nobody waits
+//	  line: ["x:…"],             // the places of the processes that wait, in their order; absent: none waits
 //	  waits: {"x:…": {…}},       // of each place: its owner, since when it waits, when it was last seen
 //	  broken: "…", released: true, stamp,
 //	  saves: 2,                  // the number of the holder's last save
