@@ -34,8 +34,11 @@ const (
 	Dropped   Kind = "dropped"   // no longer shows a holder
 	Shortened Kind = "shortened" // ends a holder sooner than before
 	Extended  Kind = "extended"  // ends a holder later than before
-	Overtook  Kind = "overtook"  // shows a new holder that came in past a writer's word
 	Register  Kind = "register"  // a fenced register has a new token
+
+	Stood Kind = "stands"      // has a new place at the end of a line
+	Waits Kind = "still waits" // knows of a place that its waiter lives
+	Left  Kind = "is left"     // has a place no more
 )
 
 // Trouble is a fault that was injected and lasted until Until.
@@ -50,11 +53,14 @@ type Event struct {
 	Op      int           `json:"op,omitempty"`
 	ID      string        `json:"id,omitempty"`
 	Token   int64         `json:"token,omitempty"`
-	Until   time.Duration `json:"until,omitempty"`   // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock
+	Began   time.Duration `json:"began,omitempty"`   // of what the database did: when the client began with the command
+	Place   string        `json:"place,omitempty"`   // in a line; of a holder applied: its claim's, which it leaves thereby
+	Owner   int           `json:"owner,omitempty"`   // of a place: its client
+	Until   time.Duration `json:"until,omitempty"`   // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock; of a place: when it is stale, or 0 if clocks are too far apart to tell
 	Written time.Duration `json:"written,omitempty"` // of a holder: its expiry by the clock of the server that wrote it, where that is another time
 	Live    bool          `json:"live,omitempty"`    // of a holder dropped or shortened: its owner might still trust it
 	Note    string        `json:"note,omitempty"`
-	Mode                  // of a call or a grant
+	Mode                  // of a call, a grant, or a holder applied
 }
 
 func (e Event) String() string {
@@ -68,6 +74,9 @@ func (e Event) String() string {
 	}
 	if e.ID != "" {
 		fmt.Fprintf(&s, " %.4s", e.ID)
+	}
+	if mark, _, is := strings.Cut(e.Place, ":"); is { // the rest is drawn by chance
+		fmt.Fprintf(&s, " place %s of client %d", mark, e.Owner)
 	}
 	if e.Token != 0 {
 		fmt.Fprintf(&s, " token %d", e.Token)

@@ -32,13 +32,3 @@ func permits(h *History) (found []Violation) {
 	}
 	return found
 }
-
-// words checks that no claim joins a key while a writer's word reserves it.
-func words(h *History) (found []Violation) {
-	for _, e := range h.Events {
-		if e.Kind == Overtook {
-			found = append(found, Violation{"words", e.At, fmt.Sprintf("client %d joins %q past a writer's word", e.Client, e.Key)})
-		}
-	}
-	return found
-}

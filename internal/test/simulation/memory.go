@@ -39,7 +39,7 @@ func call[T any](ctx context.Context, to *remote, name, key string, keys []strin
 	who := fmt.Sprintf("%d %s %s %s", to.p.id, actor, name, key)
 	w.sends++
 	w.sent[who]++
-	r := &request{client: to.p, actor: actor, op: op, cmd: docdb.Command{Name: name}, name: fmt.Sprintf("client %s #%d", who, w.sent[who])}
+	r := &request{began: w.since(), client: to.p, actor: actor, op: op, cmd: docdb.Command{Name: name}, name: fmt.Sprintf("client %s #%d", who, w.sent[who])}
 	r.delivery = w.deliver(r, w.rng(r.name))
 	r.delivery.out += r.delivery.stall // a memstore has no time between building and inserting
 	w.logf("%s: %s", r.name, r.delivery)
@@ -78,61 +78,76 @@ func call[T any](ctx context.Context, to *remote, name, key string, keys []strin
 // noting does what the call asks for, and notes what it changed. With w.mu held.
 func noting[T any](at *remote, r *request, keys []string, do func() T) T {
 	w := at.p.world
-	before, reserved := at.holders(keys)
+	before, lines := at.holders(keys)
 	value := do()
-	after, _ := at.holders(keys)
-	for id, h := range before {
-		e := history.Event{Kind: history.Dropped, Client: at.p.id, Key: h.key, ID: id, Live: h.live, Op: w.opOf(r.op, h.key), Until: w.since() + h.left}
-		if h.owner == at.p.id {
-			e.Note = history.Ours
+	after, linesAfter := at.holders(keys)
+	event := func(kind history.Kind, h memHolder, id string) history.Event {
+		return history.Event{
+			Kind: kind, At: w.since(), Began: r.began, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key),
+			Live: h.live, Until: w.since() + h.left, Mode: h.mode, Note: h.note,
 		}
+	}
+	for id, h := range before {
 		switch now, still := after[id]; {
 		case !still:
-			w.noteLocked(e)
+			h.mode, h.note = history.Mode{}, ""
+			if h.owner == at.p.id {
+				h.note = history.Ours
+			}
+			w.noteLocked(event(history.Dropped, h, id))
 		case now.until.Before(h.until) && r.cmd.Name != "release":
-			e.Kind, e.Until = history.Shortened, w.since()+now.left
-			w.noteLocked(e)
+			now.mode = history.Mode{}
+			w.noteLocked(event(history.Shortened, now, id))
 		case !now.until.Equal(h.until):
 			w.noteLocked(history.Event{Kind: history.Extended, Client: at.p.id, Key: h.key, ID: id, Until: w.since() + now.left})
 		}
 	}
 	for id, h := range after {
 		if _, was := before[id]; !was {
-			w.noteLocked(history.Event{Kind: history.Applied, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key), Until: w.since() + h.left, Note: h.note})
-			if h.shared && reserved[h.key] {
-				w.noteLocked(history.Event{Kind: history.Overtook, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key)})
-			}
+			h.live = false
+			e := event(history.Applied, h, id)
+			e.Place = claimed(lines[h.key], linesAfter[h.key], at.p.id)
+			w.noteLocked(e)
+		}
+	}
+	for _, key := range keys {
+		for _, e := range lineEvents(lines[key], linesAfter[key], event("", memHolder{key: key}, "")) {
+			w.noteLocked(e)
 		}
 	}
 	return value
 }
 
 type memHolder struct {
-	key    string
-	owner  int
-	until  time.Time
-	left   time.Duration
-	live   bool
-	shared bool
-	note   string
+	key   string
+	owner int
+	until time.Time
+	left  time.Duration
+	live  bool
+	mode  history.Mode
+	note  string
 }
 
-// holders returns the holders of some keys, by ID, and which keys a writer's word reserves.
-func (r *remote) holders(keys []string) (found map[string]memHolder, reserved map[string]bool) {
+// holders returns the holders of some keys, by ID, and the lines of the keys.
+func (r *remote) holders(keys []string) (found map[string]memHolder, lines map[string][]place) {
 	all, _ := r.mem.Look(context.Background(), keys)
-	found, reserved = map[string]memHolder{}, map[string]bool{}
+	found, lines = map[string]memHolder{}, map[string][]place{}
 	for _, s := range all {
-		reserved[s.Key] = s.Reserved()
+		for _, w := range s.Line {
+			lines[s.Key] = append(lines[s.Key], place{string(w.Place), clientOf(w.Owner), w.Seen, r.p.world.since() + w.Seen.Add(store.PlaceFor).Sub(s.Now)})
+		}
 		for _, h := range s.Holders {
-			m := memHolder{key: s.Key, until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h), shared: s.Mode != store.Exclusive}
-			if h.Lingers {
+			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h)}
+			if s.Mode != store.Exclusive {
+				m.mode = history.Mode{Shared: true, Limit: s.Limit}
+			}
+			if h.Lingers != "" {
 				m.note = history.Lingers
 			}
-			_, _ = fmt.Sscanf(h.Owner, "client-%d", &m.owner)
 			found[h.ID] = m
 		}
 	}
-	return found, reserved
+	return found, lines
 }
 
 func flat[T any](r reply[T], err error) (T, error) { return r.value, cmp.Or[error](err, r.err) }
@@ -182,10 +197,28 @@ func (r *remote) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 	return answers
 }
 
-// Release is the store's.
-func (r *remote) Release(ctx context.Context, ref store.Ref, keep time.Duration) (bool, error) {
-	return flat(call(ctx, r, "release", ref.Key, []string{ref.Key}, func() reply[bool] {
-		return of(r.mem.Release(context.WithoutCancel(ctx), ref, keep))
+// Release is the store's, as one call.
+func (r *remote) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	var keys []string
+	for _, e := range batch {
+		keys = append(keys, e.Key)
+	}
+	answers, err := call(ctx, r, "release", keys[0], keys, func() []store.Ended {
+		return r.mem.Release(context.WithoutCancel(ctx), batch)
+	})
+	if err != nil {
+		answers = make([]store.Ended, len(batch))
+		for i := range answers {
+			answers[i].Err = err
+		}
+	}
+	return answers
+}
+
+// Leave is the store's.
+func (r *remote) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+	return flat(call(ctx, r, "leave", key, []string{key}, func() reply[store.Status] {
+		return of(r.mem.Leave(context.WithoutCancel(ctx), key, p, silent))
 	}))
 }
 

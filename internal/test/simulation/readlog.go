@@ -20,6 +20,7 @@ func (w *world) readLog() {
 		switch e.NS {
 		case lockDB + "." + lockColl:
 			r.readLocks(e, by)
+			r.readLine(e, by)
 			r.readSession(e, by)
 		case lockDB + "." + regColl:
 			if token, ok := lookup(e.After, "_fence").(int64); ok {
@@ -121,7 +122,7 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 	}
 	key, _ := doc[0].Value.(string)
 	event := func(kind history.Kind, id string, until time.Time) history.Event {
-		e := history.Event{At: by.at, Kind: kind, Client: by.client, Key: key, ID: id, Until: by.at + until.Sub(by.clock), Op: r.opOf(by.op, key)}
+		e := history.Event{At: by.at, Began: by.began, Kind: kind, Client: by.client, Key: key, ID: id, Until: by.at + until.Sub(by.clock), Op: r.opOf(by.op, key)}
 		if r.plan.apart {
 			e.Until, e.Written = r.live[id], e.Until
 		}
@@ -166,10 +167,9 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 			if at, refused := r.refused[by.write]; refused && at < by.at {
 				applied.Note = history.Late
 			}
+			applied.Mode = modeOf(e.After)
+			applied.Place = claimed(r.stands(e.Before, by), r.stands(e.After, by), by.client)
 			r.add(applied)
-			if r.reserved(e.Before, by) && lookup(e.After, "mode") != "exclusive" {
-				r.add(event(history.Overtook, h.Key, expiry(h.Value)))
-			}
 		}
 	}
 }
@@ -223,16 +223,6 @@ func compareBeats(before, now any) bool {
 	a, _ := before.(bson.D)
 	b, _ := now.(bson.D)
 	return lookup(a, "beat") != lookup(b, "beat")
-}
-
-// reserved reports whether a writer's word surely keeps others from sharing the key. In an
-// exclusive document the word is that of a writer that was served.
-func (w *world) reserved(lock bson.D, by *mark) bool {
-	if w.plan.apart && (by.at >= w.moved || w.plan.servers == routers) {
-		return false // the word is a date, perhaps by another clock than judges it
-	}
-	word, _ := lookup(lock, "exclusiveWantedUntil").(bson.DateTime)
-	return lookup(lock, "mode") != "exclusive" && word.Time().After(by.clock.Add(w.plan.clockSkew))
 }
 
 // whose returns the Note of a dropped holder.
