@@ -10,7 +10,7 @@ import (
 func (h *History) Check() []Violation {
 	var all []Violation
 	for _, check := range []func(*History) []Violation{
-		exclusion, permits, tokens, register, collateral, returned, outlived, ghosts, answered, served, keptIdle, linearizable,
+		exclusion, permits, tokens, register, collateral, returned, inLine, outlived, ghosts, answered, served, keptIdle, linearizable,
 	} {
 		all = append(all, check(h)...)
 	}

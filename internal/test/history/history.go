@@ -99,6 +99,7 @@ const (
 	Sure     = "sure"               // of a failure: surely not held
 	Unknown  = "unknown"            // of a failure: the outcome is unknown and being cleaned up
 	GaveUp   = "gave up"            // of a failure: the caller's context ended
+	Resumes  = "resume"             // of a call: with a ticket
 	Resumed  = "resumed"            // of a grant: by a ticket, under the old token
 	Released = "released"           // of letting go: by Release
 	Detached = "detached"           // of letting go: the lease lives on in a ticket
@@ -122,6 +123,7 @@ type History struct {
 	Apart time.Duration `json:"apart"` // how far the servers' clocks were apart
 
 	NoFaults bool          `json:"noFaults"` // nothing was made to go wrong
+	Deaths   bool          `json:"deaths"`   // nothing but that clients died
 	End      time.Duration `json:"end"`      // when all calls must have been answered; 0: not judged
 	NoDB     bool          `json:"noDB"`     // the database was not observed: only beliefs are known
 	Numbered bool          `json:"numbered"` // writes had transaction numbers

@@ -27,6 +27,8 @@ type faultPlan struct {
 	asking      bool // the key is held for long, and asked for again and again
 	sessions    bool // most clients keep their leases by a session
 	linger      bool // most leases linger
+	crowd       bool // many processes wait for one key, for long
+	deaths      bool // some die, and nothing else goes wrong
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
 
@@ -83,8 +85,23 @@ func (w *world) makePlan(s Settings) faultPlan {
 	x.choose(w, s)
 	x.sessions = !s.Memory && w.rng("sessions").chance(s.Sessions)
 	x.linger = w.rng("linger").chance(s.Linger)
+	if d := w.rng("crowd"); d.chance(s.Crowd) {
+		x.gather(d)
+	}
 	s.apply(&x)
 	return x
+}
+
+// gather makes a crowd of the clients. Most often some of them die, and nothing else goes wrong: then
+// it is known how long the others may wait for them.
+func (x *faultPlan) gather(d *rng) {
+	if x.crowd = true; d.chance(300) {
+		return
+	}
+	*x = faultPlan{
+		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger,
+		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
+	}
 }
 
 func (w *world) weather() faultPlan {
@@ -140,6 +157,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t crowd=%t deaths=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.crowd, x.deaths, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

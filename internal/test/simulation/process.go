@@ -66,7 +66,7 @@ func (p *process) options(margin time.Duration) []mongolock.ClientOption {
 	if p.world.plan.sessions && p.world.rng("session "+itoa(p.id)).chance(800) {
 		opts = append(opts, mongolock.WithSession())
 	}
-	if p.world.rng("feed "+itoa(p.id)).chance(200) && !p.world.plan.noFaults {
+	if p.world.rng("feed "+itoa(p.id)).chance(200) && (!p.world.plan.noFaults || p.world.plan.deaths) {
 		opts = append(opts, mongolock.WithoutFeed())
 	}
 	return opts
@@ -81,11 +81,11 @@ func (p *process) isDead() bool {
 
 // planKills has some processes killed.
 func (w *world) planKills(processes []*process, d *rng) {
-	if w.plan.noFaults {
+	if w.plan.noFaults && !w.plan.deaths {
 		return
 	}
 	for _, p := range processes[1:] {
-		if !d.chance(200) {
+		if !d.chance(200) && !(w.plan.deaths && d.chance(300)) {
 			continue
 		}
 		w.after(d.between(time.Second, w.plan.faultsEnd), func() {

@@ -64,6 +64,7 @@ func (s Settings) Flags() (flags string) {
 	if s.Linger > 0 {
 		flags += fmt.Sprint(" -sim.linger ", s.Linger)
 	}
+	flags += fmt.Sprint(" -sim.crowd ", s.Crowd)
 	if s.Forward {
 		flags += " -sim.forward"
 	}

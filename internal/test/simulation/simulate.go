@@ -53,6 +53,7 @@ type Settings struct {
 	Sessions  int  // in how many of a thousand histories clients have sessions
 	AtOnce    bool // and give them back so, now and then
 	Linger    int  // in how many of a thousand histories clients keep keys that they released
+	Crowd     int  // in how many of a thousand histories many clients wait for one key
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -108,6 +109,9 @@ func Run(seed uint64, s Settings) *Outcome {
 	}
 	d := w.rng("cast")
 	processes := make([]*process, 2+d.n(3))
+	if w.plan.crowd {
+		processes = make([]*process, 4+w.rng("crowd of").n(5))
+	}
 	for i := range processes {
 		processes[i] = w.process(i, s.Margin)
 	}
@@ -153,8 +157,11 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 	if s.Several {
 		keys = allKeys[:2+d.n(2)]
 	}
+	if w.plan.crowd {
+		keys = []string{oneOf(d, allKeys[0], readers, permits)}
+	}
 	tickets := new(ticketPool)
-	busy := w.plan.noFaults && d.chance(700)
+	busy := w.plan.noFaults && !w.plan.crowd && d.chance(700)
 	number := 0
 	for _, p := range processes {
 		for range 1 + d.n(2) {
@@ -229,7 +236,8 @@ func (w *world) outcome(s Settings) *Outcome {
 		h.Margin = s.Margin
 	}
 	h.Tolerance = w.plan.clockSkew + s.Late + time.Millisecond
-	h.NoFaults, h.End, h.Numbered = w.plan.noFaults, w.since(), w.plan.retries && w.plan.servers != standalone
+	h.NoFaults, h.Deaths = w.plan.noFaults && !w.plan.deaths, w.plan.deaths
+	h.End, h.Numbered = w.since(), w.plan.retries && w.plan.servers != standalone
 	h.GhostLimit, h.LateGhostLimit, h.IdleLimit = time.Second, 8*time.Second, 1500*time.Millisecond
 	if w.plan.servers == routers || w.plan.servers == single { // no election is known: a holder has to be seen still
 		h.IdleLimit += w.plan.ttl + w.plan.ttl/100

@@ -64,6 +64,9 @@ func (u *user) step() {
 	key := u.keys[u.rng.n(len(u.keys))]
 	patience := u.rng.between(ttl/4, 4*ttl)
 	how := u.rng.n(12)
+	if u.p.world.plan.crowd && u.rng.chance(700) { // many wait, and for long
+		patience, how = u.rng.between(ttl, 2*time.Minute), 3+u.rng.n(9)
+	}
 	if how >= 10 {
 		if t, ok := u.pool.take(); ok {
 			u.resume(t, patience)
@@ -134,7 +137,7 @@ func (u *user) resume(t ticket, patience time.Duration) {
 	op := u.newOp()
 	ctx, cancel := context.WithTimeout(withOp(u.ctx(), op), patience)
 	defer cancel()
-	call := history.Event{Kind: history.Called, Client: u.p.id, Key: t.key, Op: op, Note: "resume"}
+	call := history.Event{Kind: history.Called, Client: u.p.id, Key: t.key, Op: op, Note: history.Resumes}
 	u.p.world.note(call)
 	l, err := u.p.client.Resume(ctx, t.text)
 	call.Note = history.Resumed

@@ -1,0 +1,334 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The rules of a line, docs/design.md §4.8, said again.
+const (
+	grace       = time.Second             // for one that is offered a key to take it, before the next passes it
+	gracePolled = 2500 * time.Millisecond // if its process hears no notices
+	furthest    = 3                       // those further back wait for as long as one at this index
+	reserveLess = time.Minute             // so much sooner a writer's place is stale that keeps others from sharing a key
+)
+
+// A standing is a place in line.
+type standing struct {
+	place   string
+	mode    Mode
+	client  int
+	joined  time.Duration
+	until   time.Duration // when it is stale; 0: nobody can tell
+	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
+	ready   readiness
+}
+
+// graced is how long it is waited for, once it is offered the key.
+func (p *standing) graced() time.Duration {
+	if _, rest, _ := strings.Cut(p.place, ":"); strings.HasPrefix(rest, ":") { // it has no address
+		return gracePolled
+	}
+	return grace
+}
+
+func modeOfPlace(place string) (m Mode) {
+	mark, _, _ := strings.Cut(place, ":")
+	switch {
+	case mark == "s":
+		return Mode{Shared: true}
+	case strings.HasPrefix(mark, "p"):
+		limit, _ := strconv.Atoi(mark[1:])
+		return Mode{Shared: true, Limit: limit}
+	}
+	return Mode{}
+}
+
+// A holds is a holder of the key, as the database has it.
+type holds struct {
+	client int
+	mode   Mode
+	until  time.Duration
+}
+
+// A queue is a key and its line as the database has them, at one moment after another.
+type queue struct {
+	h       *History
+	key     string
+	tol     time.Duration // how far the times of a place, and of a holder, may be off
+	now     time.Duration // when it was so first
+	holders map[string]holds
+	line    []*standing
+	resumes map[int]bool    // by Op: calls that resume a ticket
+	waits   map[int][]*wait // by client
+	streak  streak
+	found   []Violation
+}
+
+// A write is what one write of the database did to a key.
+type write struct {
+	at, began              time.Duration
+	client                 int
+	swept                  bool
+	applied, dropped, left []Event
+	rest                   []Event
+}
+
+// writesOf returns the writes of each key, in order.
+func (h *History) writesOf() map[string][]*write {
+	all := map[string][]*write{}
+	for _, e := range h.Events {
+		if !slices.Contains([]Kind{Applied, Dropped, Shortened, Extended, Stood, Waits, Left}, e.Kind) {
+			continue
+		}
+		list := all[e.Key]
+		if len(list) == 0 || list[len(list)-1].at != e.At { // no two writes share an instant
+			list = append(list, &write{at: e.At, client: e.Client})
+			all[e.Key] = list
+		}
+		w := list[len(list)-1]
+		w.began, w.swept = max(w.began, e.Began), w.swept || e.Note == Swept
+		switch e.Kind {
+		case Applied:
+			w.applied = append(w.applied, e)
+		case Dropped:
+			w.dropped = append(w.dropped, e)
+		case Left:
+			w.left = append(w.left, e)
+		default:
+			w.rest = append(w.rest, e)
+		}
+	}
+	return all
+}
+
+// inLine checks that keys are granted in the order of their lines, and that nobody loses a place
+// to others but as the rules say.
+func inLine(h *History) (found []Violation) {
+	writes, waits, resumes := h.writesOf(), h.waits(), map[int]bool{}
+	for _, e := range h.Events {
+		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
+	}
+	for _, key := range slices.Sorted(maps.Keys(writes)) {
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, waits: waits[key]}
+		for _, w := range writes[key] {
+			q.offer(w.at)
+			q.stranded(w.at)
+			q.judge(w)
+			q.apply(w)
+			q.now = w.at
+		}
+		q.stranded(h.End)
+		for _, p := range q.line {
+			q.forgotten(p, h.End)
+		}
+		found = append(found, q.found...)
+	}
+	return found
+}
+
+// counts reports whether a place surely counts at a time.
+func (q *queue) counts(p *standing, at time.Duration) bool {
+	until := p.until
+	if !p.mode.Shared && q.sharedAt(at) {
+		until -= reserveLess
+	}
+	return p.until != 0 && until > at+q.tol
+}
+
+// sharedAt reports whether others may share the key at a time.
+func (q *queue) sharedAt(at time.Duration) bool {
+	for _, h := range q.holders {
+		if h.mode.Shared && h.until > at-q.tol {
+			return true
+		}
+	}
+	return false
+}
+
+// together reports whether a claim may surely or perhaps not have the key beside those before it:
+// before is who surely counts there.
+func (q *queue) mayBe(mode Mode, before []*standing, at time.Duration) bool {
+	beside := len(before)
+	for _, h := range q.holders {
+		switch {
+		case h.until <= at+q.tol:
+		case !compatible(h.mode, mode):
+			return false
+		default:
+			beside++
+		}
+	}
+	for _, p := range before {
+		if !compatible(p.mode, mode) {
+			return false
+		}
+	}
+	return mode.Limit == 0 || beside < mode.Limit
+}
+
+// before returns which places surely count before the nth one.
+func (q *queue) before(n int, at time.Duration) (all []*standing) {
+	for _, p := range q.line[:n] {
+		if q.counts(p, at) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// offer says since when each place may have been offered the key, until a time up to which nothing
+// was written. Meanwhile holders and places run out.
+func (q *queue) offer(until time.Duration) {
+	moments := []time.Duration{q.now}
+	add := func(t time.Duration) {
+		if t -= q.tol; t > q.now && t <= until {
+			moments = append(moments, t)
+		}
+	}
+	for _, h := range q.holders {
+		add(h.until)
+	}
+	for _, p := range q.line {
+		add(p.until)
+		add(p.until - reserveLess)
+	}
+	slices.Sort(moments)
+	for i, p := range q.line {
+		for _, at := range moments {
+			if p.offered == never && q.mayBe(p.mode, q.before(i, at), at) {
+				p.offered = at
+			}
+		}
+	}
+}
+
+func (q *queue) violation(check string, at time.Duration, format string, args ...any) {
+	q.found = append(q.found, Violation{check, at, fmt.Sprintf("%q: ", q.key) + fmt.Sprintf(format, args...)})
+}
+
+// judge checks a write.
+func (q *queue) judge(w *write) {
+	for _, e := range w.rest {
+		if e.Kind == Stood && q.index(e.Place) >= 0 && !slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == e.Place }) {
+			q.violation("stands twice", w.at, "client %d has one place in line twice", e.Owner)
+		}
+	}
+	passed := 0
+	for _, e := range w.left {
+		i := q.index(e.Place)
+		if i < 0 {
+			continue
+		}
+		p := q.line[i]
+		if q.forgotten(p, w.at); p.client == w.client && !w.swept {
+			q.givenUp(p, w)
+			continue
+		}
+		if !q.counts(p, w.at) {
+			continue
+		}
+		index := q.passes(w, i)
+		passed++
+		switch {
+		case w.swept, len(w.applied) == 0 && len(w.dropped) > 0:
+			q.violation("place lost", w.at, "client %d waits, and its place goes with a holder", p.client)
+		case index == 0, passed > 1:
+			q.violation("place lost", w.at, "client %d waits, and client %d, which is not the next, takes it out of the line", p.client, w.client)
+		case p.offered == never || w.began-p.offered < p.graced()*time.Duration(index)-q.tol:
+			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; it is offered the key since %v", p.client, w.client, w.began, p.offered)
+		}
+	}
+	if handed := q.handed(w); len(w.applied) > 0 && !handed {
+		for _, e := range w.applied {
+			q.inTurn(w, e)
+		}
+	}
+}
+
+// passes returns at which index a client stands, counted from a place which it takes out of the
+// line, or 0 if it may not: a claim that is granted passes the one before it, and who only removes
+// a place removes the first.
+func (q *queue) passes(w *write, i int) int {
+	index := 1
+	granted := len(w.applied) > 0
+	for n, p := range q.line {
+		switch {
+		case n == i || !q.counts(p, w.at):
+		case n < i:
+			return 0
+		case p.client == w.client:
+			if granted && index > 1 {
+				return 0
+			}
+			return min(index, furthest)
+		default:
+			index++
+		}
+	}
+	return 1 // its place is stale, or gone by now
+}
+
+// inTurn checks that a claim which is granted overtakes nobody.
+func (q *queue) inTurn(w *write, e Event) {
+	at := q.index(e.Place)
+	if at < 0 {
+		at = len(q.line)
+	}
+	before := slices.DeleteFunc(q.before(at, w.at), func(p *standing) bool {
+		return slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })
+	})
+	if len(before) == 0 || e.Place != "" && e.Shared && q.mayBe(e.Mode, before, w.at) {
+		return
+	}
+	q.violation("out of turn", w.at, "client %d is granted the key before client %d, which stands in line since %v", e.Client, before[0].client, before[0].joined)
+}
+
+func (q *queue) index(place string) int {
+	return slices.IndexFunc(q.line, func(p *standing) bool { return p.place == place })
+}
+
+// apply takes in what a write did.
+func (q *queue) apply(w *write) {
+	for _, e := range w.dropped {
+		delete(q.holders, e.ID)
+	}
+	for _, e := range w.left {
+		if i := q.index(e.Place); i >= 0 {
+			q.line = slices.Delete(q.line, i, i+1)
+		}
+	}
+	for _, e := range w.applied {
+		q.holders[e.ID] = holds{e.Client, e.Mode, max(e.Until, e.Written)}
+	}
+	for _, e := range w.rest {
+		switch h, known := q.holders[e.ID]; {
+		case e.Kind == Stood:
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, until: e.Until, offered: never, ready: readiness{since: never}})
+		case e.Kind == Waits:
+			if i := q.index(e.Place); i >= 0 {
+				q.line[i].until = e.Until
+			}
+		case known:
+			h.until = max(e.Until, e.Written)
+			q.holders[e.ID] = h
+		}
+	}
+	if len(w.applied) > 0 {
+		q.streak.known = slices.ContainsFunc(q.line, func(p *standing) bool { return p.client != w.client })
+	}
+	for i, p := range q.line {
+		switch may := q.mayBe(p.mode, q.before(i, w.at), w.at); {
+		case !may:
+			p.offered = never
+		case p.offered == never: // whoever frees a key says so beside its command
+			p.offered = cmp.Or(w.began, w.at)
+		}
+		q.prepare(p, i, w.at)
+	}
+}

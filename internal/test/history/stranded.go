@@ -1,0 +1,162 @@
+package history
+
+import (
+	"slices"
+	"time"
+)
+
+// For how long nobody waits whose turn it is, because others died, or because notices were lost.
+const (
+	lookAgain = 30 * time.Second // between two claims of one that waits, at most
+	ofCalls   = 10 * time.Second // how long a call may take, where commands are lost
+)
+
+// A wait is a call that waits for a key.
+type wait struct {
+	from, to time.Duration
+	mode     Mode
+}
+
+// waits returns the waits for each key, by client, in the order of their calls.
+func (h *History) waits() map[string]map[int][]*wait {
+	all, answers := map[string]map[int][]*wait{}, h.answers()
+	for _, e := range h.Events {
+		if e.Kind != Called || e.Note != "" { // the others do not stand in line
+			continue
+		}
+		w := &wait{e.At, h.End, e.Mode}
+		if at, answered := answers[e.Op]; answered {
+			w.to = at
+		}
+		if all[e.Key] == nil {
+			all[e.Key] = map[int][]*wait{}
+		}
+		all[e.Key][e.Client] = append(all[e.Key][e.Client], w)
+	}
+	return all
+}
+
+// quiet reports whether all commands arrive, and are answered at once, unless their client died.
+func (h *History) quiet() bool { return h.NoFaults || h.Deaths }
+
+// forgotten checks that a place does not stay for long in line when nobody of its client waits with it.
+func (q *queue) forgotten(p *standing, until time.Duration) {
+	if q.h.GhostLimit == 0 {
+		return
+	}
+	if p.until != 0 {
+		until = min(until, p.until)
+	}
+	last, call := p.joined, time.Duration(0)
+	for _, w := range q.waits[p.client] {
+		if w.mode == p.mode && w.from <= until {
+			last, call = max(last, w.to), w.from
+		}
+	}
+	if limit := q.h.GhostLimit; until-last > limit && !q.h.hindered(p.client, call, last, last+limit) {
+		q.violation("place forgotten", last+limit, "nobody of client %d waits at its place for %v", p.client, until-last)
+	}
+}
+
+// givenUp checks that a client whose caller goes on waiting does not give up its place.
+func (q *queue) givenUp(p *standing, by *write) {
+	if !q.h.quiet() || len(by.applied) > 0 {
+		return
+	}
+	goesOn := false
+	for _, w := range q.waits[p.client] {
+		if w.from < by.began && w.to > by.at+time.Second { // otherwise it fails: the key is in use in another mode
+			if w.mode != p.mode {
+				return // the next of its queue needs another place
+			}
+			goesOn = true
+		}
+	}
+	if goesOn {
+		q.violation("place given up", by.at, "client %d leaves the line, and its caller goes on waiting", p.client)
+	}
+}
+
+// A readiness is since when a waiter could have had the key, if nobody came before it.
+type readiness struct {
+	since time.Duration // never: it could not
+	ahead int           // who comes before it, dead or alive, unless its place is stale
+	polls bool          // the first of them hears no notices
+	late  bool          // a holder ran out: nobody said so
+}
+
+// prepare says when the nth in line could have the key, as things are.
+func (q *queue) prepare(p *standing, n int, at time.Duration) {
+	r := readiness{since: at}
+	beside, all, writer := 0, time.Duration(0), time.Duration(0)
+	for _, h := range q.holders {
+		switch over := h.until + q.tol; {
+		case over <= at:
+		case compatible(h.mode, p.mode):
+			beside, all = beside+1, max(all, over)
+		default:
+			r.since, r.late = max(r.since, over), true
+		}
+	}
+	if p.mode.Limit > 0 && beside >= p.mode.Limit {
+		r.since, r.late = max(r.since, all), true
+	}
+	for _, o := range q.line[:n] {
+		if o.until != 0 && o.until+q.tol <= at {
+			continue
+		}
+		if r.ahead++; r.ahead == 1 {
+			r.polls = o.graced() == gracePolled
+		}
+		if beside > 0 && !compatible(o.mode, p.mode) {
+			writer = max(writer, o.until-reserveLess+q.tol)
+		}
+	}
+	if beside > 0 && writer > 0 { // a writer that may be dead keeps it out from a key that others share
+		r.since, r.ahead = max(r.since, writer), 0
+	}
+	if was := p.ready; was.since <= at && was.ahead == r.ahead && r.since <= at {
+		r = was
+	}
+	p.ready = r
+}
+
+// patience is for how long a waiter may have to wait that could have the key.
+func (q *queue) patience(r readiness) time.Duration {
+	limit, next := q.h.IdleLimit, grace
+	if r.polls {
+		next = gracePolled
+	}
+	switch {
+	case r.ahead == 1:
+		limit += next
+	case r.ahead > 1: // the next may be dead, too: others look now and then, and remove one after the other
+		limit += lookAgain + time.Duration(r.ahead*furthest)*gracePolled
+	}
+	if r.late {
+		limit += furthest * gracePolled
+	}
+	if !q.h.quiet() {
+		limit += lookAgain + ofCalls + q.h.TTL
+	}
+	return limit
+}
+
+// stranded checks that nobody who could have the key waits for long.
+func (q *queue) stranded(until time.Duration) {
+	if q.h.IdleLimit == 0 {
+		return
+	}
+	for _, p := range q.line {
+		limit := q.patience(p.ready)
+		from, to := p.ready.since, p.ready.since+limit
+		if p.ready.since == never || to >= until {
+			continue
+		}
+		waits := slices.ContainsFunc(q.waits[p.client], func(w *wait) bool { return w.mode == p.mode && w.from <= from && w.to > to })
+		if waits && !q.h.hindered(p.client, from, from, to) {
+			q.violation("stranded", to, "client %d could have it for %v, with %d before it", p.client, limit, p.ready.ahead)
+		}
+		p.ready.since = never
+	}
+}
