@@ -157,8 +157,8 @@ var (
 	FileByWallClock bool
 	// FileBootIgnored takes the time since another start of the host for the time since this one.
 	FileBootIgnored bool
-	// LingerIgnoresWord keeps a released key though others wait for it.
-	LingerIgnoresWord bool
+	// LingerIgnoresWaiters keeps a released key though others wait for it.
+	LingerIgnoresWaiters bool
 	// LocalGrantRenews treats a local grant as a renewal, whatever the deadline of the lease
 	// that is kept.
 	LocalGrantRenews bool

@@ -45,7 +45,6 @@ var controls = []control{
 	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, unkept},
 	{5, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, unkept},
 	{77, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, unkept},
-	{19, 0, "wantedUntil written after the look", func(on bool) { knob.WordAfterLook = on }, unkept},
 	{14, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, unkept},
 	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, unkept},
 	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, unkept},
@@ -54,7 +53,6 @@ var controls = []control{
 	{5, 5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, unkept},
 	{18, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, unkept},
 	{11, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, unkept},
-	{4, 0, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, unkept},
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.
 	{374, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
@@ -67,7 +65,7 @@ var controls = []control{
 	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, unkept},
 	{2, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, unkept},
 	{684, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, unkept},
-	{8, 0, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, unkept},
+	{8, 0, "a delete without rev", func(on bool) { knob.LastDeletesHeld = on }, unkept},
 	{33, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
 	{2, 2, "what a bulk granted after a refusal kept", func(on bool) { knob.PartialBulkKept = on }, simulation.Settings{Margin: -1, Several: true}},
 	{96, 8, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, simulation.Settings{Margin: -1, Several: true}},
@@ -78,7 +76,7 @@ var controls = []control{
 	{11, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, electing},
 	{227, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, electing},
 	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, simulation.Settings{Margin: -1, Sessions: 1000}},
-	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWord = on }, lingering},
+	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWaiters = on }, lingering},
 	{1227, 681, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},
 	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},
 	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, unkept},

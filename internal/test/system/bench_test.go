@@ -163,8 +163,7 @@ func (f pairFixture) pair(s *mongostore.Store, key string) error {
 	if _, err := s.Acquire(ctx, c); err != nil {
 		return err
 	}
-	_, err := s.Release(ctx, c.Ref, 0)
-	return err
+	return s.Release(ctx, []store.Ending{{Ref: c.Ref}})[0].Err
 }
 
 // BenchmarkFreePairs compares a lease of a free key with the same two commands by hand and

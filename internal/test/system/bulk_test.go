@@ -68,7 +68,7 @@ func TestABulkOfReleasesThatMeetsAFaultLeavesNothing(t *testing.T) {
 				c, proxy := f.behind(noRetries, mongolock.TTL(30*time.Second), mongolock.WithMargin(100*time.Millisecond))
 				f.acquireMany(c, 40)
 				waiter := f.inBackground(f.ctx(), f.client(), "key-7")
-				f.until(time.Now().Add(5*time.Second), "a word is left", func() bool { return !readLock(f.document("key-7")).Wanted.IsZero() })
+				f.awaited("key-7")
 				rule := f.on(proxy, faultproxy.Command(command).Next(1), fault)
 				assert.NoError(t, c.Close())
 				assert.Equal(t, 1, rule.Hits())

@@ -304,7 +304,7 @@ func (f *fixture) insertExpired(key string, last time.Duration) {
 
 func TestAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]faultproxy.Matcher{"word": wordCommands, "look": faultproxy.Command("find")} {
+	for name, m := range map[string]faultproxy.Matcher{"join": joinCommands, "look": faultproxy.Command("find")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)

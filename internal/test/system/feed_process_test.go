@@ -31,12 +31,11 @@ func newWaitingProcesses(f *fixture, processes, each int) *waitingProcesses {
 	return p
 }
 
-// settle waits until all waiters were refused, have left their word, have looked once more,
-// and listen.
+// settle waits until all waiters were refused, stand in line, have looked once more, and listen.
 func (p *waitingProcesses) settle() {
 	p.t.Helper()
 	p.until(time.Now().Add(20*time.Second), "they ask no more", func() bool {
-		return total(p.quiet(4*lookAgain).Sent) == 0
+		return total(p.quiet(200*time.Millisecond).Sent) == 0
 	})
 }
 
@@ -80,7 +79,7 @@ func (p *waitingProcesses) mustBeServed(most time.Duration) {
 // sleeps for at least 20 s.
 func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	notice := freedNotice(strings.Repeat("x", 500))
+	notice := offerNotice(strings.Repeat("x", 500))
 	for name, trouble := range map[string]func(f *fixture){
 		"it is not capped": func(f *fixture) {
 			if err := f.wakes().Drop(f.ctx()); err != nil {
@@ -141,7 +140,7 @@ func TestFiftyWaitersInFiveProcessesSurviveAKillOfTheServer(t *testing.T) {
 func TestAHundredWaitersInEachOfFourProcessesSendAlmostNothing(t *testing.T) {
 	f := newFixtureApart(t, "capped", "atomic")
 	w := newWaitingProcesses(f, 4, 100)
-	w.quiet(2 * pollMost) // and until each has looked once more after its word
+	w.quiet(2 * pollMost)
 	w.atMost(2, 5*time.Second, w.quiet(5*time.Second))
 	w.mustBeServed(20 * time.Second) // a waiter that is not told sleeps for longer
 }

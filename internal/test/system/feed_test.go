@@ -47,10 +47,11 @@ func (f *fixture) wakes() *mongo.Collection {
 	return f.coll.Database().Collection(f.coll.Name() + ".wake")
 }
 
-// freedNotice is a wake-up as clients send it.
-func freedNotice(key string) bson.D {
+// offerNotice is a wake-up as clients send it.
+func offerNotice(key string) bson.D {
 	return bson.D{
-		{Key: fieldMark, Value: 1}, {Key: "topic", Value: store.TopicLocks}, {Key: "key", Value: key}, {Key: "kind", Value: store.KindFreed},
+		{Key: fieldMark, Value: 1}, {Key: "topic", Value: store.TopicLocks}, {Key: "key", Value: key}, {Key: "kind", Value: store.KindOffered},
+		{Key: "to", Value: "nobody"}, {Key: "place", Value: "x:nobody:0"},
 	}
 }
 
@@ -181,10 +182,9 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	f.asleep(c, "k", true)
 	tap.Take()
 	time.Sleep(time.Second) // real: an absence; few commands may be sent in this time
-	// Without a wake-up it reads the key only a moment after its word, and once more about a
-	// second later: that falls into this second or the next. So does the ping that follows a
-	// cursor's opening, and so may the one getMore that waits for half a minute: the feed is open
-	// before it is sent. A wait of 300 ms would need three.
+	// Without a wake-up it reads the key only as the cursor opens, and once more a moment later. Then
+	// falls the ping that follows a cursor's opening, and so may the one getMore that waits for half
+	// a minute: the feed is open before it is sent. A wait of 300 ms would need three.
 	sent := tap.Take()
 	assert.LessOrEqual(t, tailing(sent), 0, "%v in a second of waiting", named(sent))
 	for name, n := range named(sent) {
@@ -209,7 +209,7 @@ func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 	asked, pass := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	line.Set(func(name string, cmd bson.Raw) testserver.Fate {
-		if name != "findAndModify" || cmd.Lookup("update", "$max", fieldWanted).IsZero() {
+		if name != "findAndModify" || !isWait(cmd) {
 			return testserver.Fate{}
 		}
 		return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
@@ -217,7 +217,7 @@ func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 			return testserver.Edit(reply, nil)
 		}}
 	})
-	inside.Freed(holder, "k") // without a reason
+	inside.Freed(c, "k") // without a reason
 	f.await(asked, "the head looks")
 	f.release(l)
 	f.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
@@ -232,7 +232,7 @@ func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
 	for range 3 {
-		_, err := f.wakes().InsertOne(f.ctx(), freedNotice("k"))
+		_, err := f.wakes().InsertOne(f.ctx(), offerNotice("k"))
 		require.NoError(t, err)
 	}
 	require.Equal(t, feedUncapped, f.wakesAre(), "capped all the same: the test shows nothing")
@@ -320,7 +320,7 @@ func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
 	holder, c := f.client(), f.client()
 	var many []any
 	for range 2000 {
-		many = append(many, freedNotice(strings.Repeat("x", 500)))
+		many = append(many, offerNotice(strings.Repeat("x", 500)))
 	}
 	for range 3 {
 		l := f.acquire(holder, "k")
@@ -449,7 +449,7 @@ func TestFiftyWaitersAndTheirFeedsSurviveAKillOfTheServer(t *testing.T) {
 	t.Logf("all served %v after the server was back", time.Since(back))
 }
 
-// Every removal of a holder from a document with a word is announced. Unless it hears of it,
+// Every removal of a holder from a document with a line is announced. Unless it hears of it,
 // the waiter sleeps until the holder should have expired.
 func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 	t.Parallel()

@@ -31,9 +31,8 @@ import (
 )
 
 const (
-	pollMost    = time.Second           // a waiter without a feed polls at least this often
-	lookAgain   = 50 * time.Millisecond // after a waiter left its word it looks once more
-	releaseMost = 5 * time.Second       // Release takes at most this long
+	pollMost    = time.Second     // a waiter without a feed polls at least this often
+	releaseMost = 5 * time.Second // Release takes at most this long
 
 	slack       = 250 * time.Millisecond // how late anything may be on a real server
 	feedBriefly = 250 * time.Millisecond // that a feed stays open after its last waiter
@@ -455,11 +454,20 @@ func isHandOver(c bson.Raw) bool {
 		slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasSuffix(e.Key(), "."+fieldBroken) })
 }
 
+// isWait matches commands of a place in line: those that join, and those that say that one still
+// waits.
+func isWait(c bson.Raw) bool {
+	query, _ := c.Lookup("query").DocumentOK()
+	elements, _ := query.Elements()
+	return !c.Lookup("update", "$push", fieldLine).IsZero() ||
+		slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasPrefix(e.Key(), fieldWaits+".") })
+}
+
 // The commands of the protocol, as a proxy sees them.
 var (
 	modifyCommands   = faultproxy.Command("findAndModify")
 	claimCommands    = modifyCommands.Where(withFields([]string{"upsert"}))
-	wordCommands     = modifyCommands.Where(withFields([]string{"update", "$max", fieldWanted}))
+	joinCommands     = modifyCommands.Where(withFields([]string{"update", "$push", fieldLine}))
 	swapCommands     = modifyCommands.Where(withFields([]string{"query", fieldRev})).Where(func(c bson.Raw) bool { return !isHandOver(c) })
 	handOverCommands = modifyCommands.Where(withFields([]string{"update", "$set", fieldHolders})).Where(isHandOver)
 	renewalCommands  = modifyCommands.Where(withFields([]string{"update", "$max", fieldExpireAt}))
@@ -471,14 +479,13 @@ var (
 
 // A lockDocument is the document of a key, as design.md §3 has it.
 type lockDocument struct {
-	Mark            int                   `bson:"mongolock"`
-	Mode            string                `bson:"mode"`
-	Holders         map[string]lockHolder `bson:"holders"`
-	ExpireAt        time.Time             `bson:"expireAt"`
-	Rev             int64                 `bson:"rev"`
-	At              time.Time             `bson:"at"`
-	Wanted          time.Time             `bson:"wantedUntil"`
-	ExclusiveWanted time.Time             `bson:"exclusiveWantedUntil"`
+	Mark     int                   `bson:"mongolock"`
+	Mode     string                `bson:"mode"`
+	Holders  map[string]lockHolder `bson:"holders"`
+	ExpireAt time.Time             `bson:"expireAt"`
+	Rev      int64                 `bson:"rev"`
+	At       time.Time             `bson:"at"`
+	Line     []string              `bson:"line"`
 }
 
 type lockHolder struct {
@@ -516,7 +523,8 @@ const (
 	fieldExpireAt = "expireAt"
 	fieldRev      = "rev"
 	fieldAt       = "at"
-	fieldWanted   = "wantedUntil"
+	fieldLine     = "line"
+	fieldWaits    = "waits"
 	fieldOwner    = "owner"
 	fieldNote     = "note"
 	fieldSince    = "since"

@@ -193,13 +193,10 @@ func middle(ds []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(ds))[len(ds)/2]
 }
 
-// worded waits until a waiter has left its word under a key.
-func (f *fixture) worded(key string) {
+// awaited waits until somebody stands in line for a key.
+func (f *fixture) awaited(key string) {
 	f.t.Helper()
-	f.until(time.Now().Add(10*time.Second), "word is left", func() bool {
-		d := readLock(f.document(key))
-		return d.Wanted.After(time.Now()) || d.ExclusiveWanted.After(time.Now())
-	})
+	f.until(time.Now().Add(10*time.Second), "in line for "+key, func() bool { return len(readLock(f.document(key)).Line) > 0 })
 }
 
 func total(sent map[string]int) (n int) {
@@ -221,8 +218,8 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndWaitsForNoPoll(t *testing.T
 		from.do(workerOrder{Do: "acquire", Key: "k"})
 		begun := time.Now()
 		to.begin(workerOrder{Do: "acquire", Key: "k"})
-		f.worded("k")
-		time.Sleep(2 * lookAgain) // until the feed is open
+		f.awaited("k")
+		time.Sleep(2 * besideStill) // until the feed is open, and the key was read again
 		letGo := time.Now()
 		released := from.do(workerOrder{Do: "release", Key: "k"})
 		slow := time.Since(letGo) > besideStill
