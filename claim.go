@@ -14,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -50,7 +51,7 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 	case errors.As(err, new(*abandoned)):
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
 	case held != nil && t.freeIdle:
-		c.watch.AskFor(&held.Status)
+		c.watch.Announce(wake.Wanted(&held.Status)...)
 	}
 	return nil, failed("acquire", w.key, err)
 }
@@ -98,7 +99,7 @@ func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (
 			l.holding.giveBackUnseen(ErrReleased)
 			return
 		}
-		c.refusedLate(w, err)
+		c.places.refusedLate(w, err)
 	})
 }
 

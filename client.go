@@ -53,6 +53,7 @@ type Client struct {
 	sessions *sessions // nil: the leases of this client are renewed one by one
 	warning  warning
 	returner returner
+	places   placeKeeper
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
 
@@ -125,6 +126,7 @@ func newClient(s store.Store, conf config) *Client {
 	}
 	c.keeper = newKeeper(c)
 	c.returner.client = c
+	c.places.client = c
 	c.cleaner = cleaner.New(cleaner.Host{
 		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: c.undo, Stop: c.draining, Logger: conf.logger,
 		Freed: func(key string) { c.freed(key) },
@@ -208,7 +210,7 @@ func (c *Client) drain() {
 	if !c.drained.Swap(true) {
 		close(c.draining)
 		c.dismissAll()
-		c.leaveLines()
+		c.places.leaveAll()
 	}
 }
 

@@ -200,14 +200,29 @@ func (p patience) options(opts []AcquireOption) []AcquireOption {
 	return append(slices.Clip(opts), MaxWait(max(time.Until(p.until), time.Millisecond)))
 }
 
-// giveUp releases the leases that were granted. A lost lease among them is already in the
-// caller's error. A release that fails goes on in the background.
+// giveUp releases the leases that were granted, and waits for that no longer than for a claim
+// whose caller has left. A lost lease among them is already in the caller's error. A release that
+// fails, or takes longer, goes on in the background.
 func (all Leases) giveUp() error {
+	if len(all) == 0 {
+		return nil
+	}
 	for _, l := range all {
 		l.holding.unseen.Store(true)
 		l.end(ErrReleased)
 	}
-	giveBackAll(all.holdings())
+	given := make(chan struct{})
+	all[0].holding.client.inBackground(func() {
+		defer close(given)
+		giveBackAll(all.holdings())
+	})
+	timer := time.NewTimer(abandonedFor)
+	defer timer.Stop()
+	select {
+	case <-given:
+	case <-timer.C:
+		return nil
+	}
 	var errs []error
 	for _, l := range all {
 		if done, err := l.result(); !done || !errors.Is(err, ErrLost) {

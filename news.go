@@ -2,12 +2,9 @@ package mongolock
 
 import (
 	"context"
-	"errors"
-	"maps"
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
@@ -75,7 +72,7 @@ func (c heads) Offered(key string, p store.Place) {
 	case p == "":
 		q.offeredAt = c.clock.Now()
 	case p != q.served: // nobody waits with it any more
-		c.giveUpPlace(key, p)
+		c.places.giveUp(key, p)
 	}
 }
 
@@ -122,7 +119,7 @@ func (c *Client) saw(s *store.Status) (changed bool) {
 	last := q.view.Seen
 	q.view.Read(s, c.clock.Now())
 	q.head.poke()
-	return last == nil || !sameHolders(last, s) || s.Free()
+	return last == nil || !sameHolders(last, s)
 }
 
 func sameHolders(a, b *store.Status) bool {
@@ -139,15 +136,19 @@ func (c *Client) tell(key string, line []store.Place, n int) {
 }
 
 func offers(key string, line []store.Place, n int) (all []store.Notice) {
-	for i, p := range line[:min(n+1, len(line))] {
-		if n == 0 || p.Address() == "" {
-			continue
+	all = notices(store.KindOffered, key, line[:n])
+	if n > 0 && n < len(line) {
+		all = append(all, notices(store.KindNext, key, line[n:n+1])...)
+	}
+	return all
+}
+
+// notices returns one for each place whose process hears any.
+func notices(kind, key string, places []store.Place) (all []store.Notice) {
+	for _, p := range places {
+		if p.Address() != "" {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: key, Kind: kind, To: p.Address(), Place: p})
 		}
-		kind := store.KindOffered
-		if i == n {
-			kind = store.KindNext
-		}
-		all = append(all, store.Notice{Topic: store.TopicLocks, Key: key, Kind: kind, To: p.Address(), Place: p})
 	}
 	return all
 }
@@ -194,10 +195,10 @@ func (c *Client) tellOf(s *store.Status) {
 // announceBeside announces a release while the command that frees the key is under way, if others
 // are in line: that saves the first of them a round trip. told is whom it told, and at when.
 // Whoever asks too early asks again (line.View.Refused).
-func (h *holding) announceBeside() (told store.Place, at monotonic.Moment) {
+func (h *holding) announceBeside() (told []store.Notice, at monotonic.Moment) {
 	c := h.client
 	if c.prompt || h.terms.shares() || h.keep() > 0 {
-		return "", 0
+		return nil, 0
 	}
 	waiting := h.whoWaits()
 	h.mu.Lock()
@@ -205,19 +206,32 @@ func (h *holding) announceBeside() (told store.Place, at monotonic.Moment) {
 	known := len(h.line) > 0
 	h.mu.Unlock()
 	if !announce {
-		return "", 0
+		return nil, 0
 	}
-	notices := offers(h.ref.Key, waiting, store.Status{}.Offered(waiting))
+	told = offers(h.ref.Key, waiting, store.Status{}.Offered(waiting))
 	if !known { // they were in line at the last release: by now with other places
-		notices = offer(h.ref.Key, waiting[0])
-		for i := range notices {
-			notices[i].Place = ""
+		told = offer(h.ref.Key, waiting[0])
+		for i := range told {
+			told[i].Place = ""
 		}
 	}
-	if len(notices) == 0 || !c.watch.TryAnnounce(notices...) {
-		return "", 0
+	if len(told) == 0 || !c.watch.TryAnnounce(told...) {
+		return nil, 0
 	}
-	return waiting[0], c.clock.Now()
+	return told, c.clock.Now()
+}
+
+// untold returns those notices that were not sent beside a release. One without a place was meant
+// for whatever place its process has in line.
+func untold(all, told []store.Notice) (rest []store.Notice) {
+	for _, n := range all {
+		place := n
+		place.Place = ""
+		if !slices.Contains(told, n) && !slices.Contains(told, place) {
+			rest = append(rest, n)
+		}
+	}
+	return rest
 }
 
 // whoWaits returns who was last seen in line: by the grant of h, or lately by a release.
@@ -250,67 +264,21 @@ func (c *Client) sawLine(h *holding, e store.Ended) {
 	}
 }
 
-// nowOffered returns the notices after a release: to those whose turn it is.
+// nowOffered returns the notices after a release: to those whose turn it is, or who look when it
+// will be.
 func (h *holding) nowOffered(e store.Ended) []store.Notice {
-	n := 0
-	switch {
-	case e.Err != nil || len(e.Line) == 0:
-	case h.keep() > 0: // the first looks when the key is free now
-		return offers(h.ref.Key, append([]store.Place{""}, e.Line[0]), 1)
-	case e.Left == 0:
-		n = store.Status{}.Offered(e.Line)
-	case h.terms.mode == store.Permits:
-		n = 1
+	mode, limit := h.terms.mode, h.terms.limit
+	if e.Err != nil || len(e.Line) == 0 {
+		return nil
+	}
+	n := store.Status{}.Offered(e.Line)
+	if h.keep() > 0 {
+		return notices(store.KindMoved, h.ref.Key, e.Line[:n])
+	}
+	if e.Left > 0 {
+		n = store.Status{Mode: mode, Limit: limit}.OfferedBeside(e.Line, e.Left)
 	}
 	return offers(h.ref.Key, e.Line, n)
-}
-
-// refusedLate gives up the place of a claim that was refused when its waiter had left.
-func (c *Client) refusedLate(w *waiter, err error) {
-	var held *store.HeldError
-	if w.queue == nil || !errors.As(err, &held) || held.Place == "" {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w.queue.head == nil || w.queue.view.Place != held.Place {
-		c.giveUpPlace(w.key, held.Place)
-	}
-}
-
-// giveUpPlace takes a place out of the line in which nobody waits any more, in the background. If
-// that fails the place is passed, and after a while it is stale.
-func (c *Client) giveUpPlace(key string, p store.Place) {
-	end := c.clock.Now().Add(store.PlaceFor)
-	c.background.Go(func() {
-		for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.leaveLine(key, p, false) != nil; {
-			if c.clock.Now() > end || !c.background.Pause(pause.Next()) {
-				return
-			}
-		}
-	})
-}
-
-// leaveLines gives up all places, a few at a time, because the client shuts down. c.mu is held.
-func (c *Client) leaveLines() {
-	places := map[string]store.Place{}
-	for key, q := range c.queues.All {
-		if q.view.Joined {
-			places[key], q.view.Joined = q.view.Place, false
-		}
-	}
-	keys := make(chan string, len(places))
-	for _, key := range slices.Sorted(maps.Keys(places)) {
-		keys <- key
-	}
-	close(keys)
-	for range min(closeWorkers, len(places)) {
-		c.background.Go(func() {
-			for key := range keys {
-				_ = c.leaveLine(key, places[key], false)
-			}
-		})
-	}
 }
 
 // removePlace takes a place out of the line that was offered the key and did not take it.

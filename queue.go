@@ -44,14 +44,15 @@ type waiter struct {
 	since     monotonic.Moment // when it joined the queue
 	candidate bool             // it is of package leader
 
-	queue      *queue
-	prev, next *waiter
-	nudge      chan struct{} // of capacity 1: decide again what to do
-	lease      *Lease        // the lease that it was handed
-	gone       bool          // it left: a lease that is handed to it must be given back
-	asking     bool          // a claim of its own is under way
-	refused    bool          // it knows that the key is held
-	fault      error         // the error of its last claim
+	queue       *queue
+	prev, next  *waiter
+	nudge       chan struct{} // of capacity 1: decide again what to do
+	lease       *Lease        // the lease that it was handed
+	gone        bool          // it left: a lease that is handed to it must be given back
+	asking      bool          // a claim of its own is under way
+	refused     bool          // it knows that the key is held
+	fault       error         // the error of its last claim
+	gaveUpPlace store.Place   // its place in the line, which nobody uses now that it has left
 }
 
 // join puts a waiter at the end of the key's queue and decides its first move.
@@ -140,7 +141,7 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	}
 	q := w.queue
 	if lease != nil {
-		c.unlink(w)
+		w.gaveUpPlace = c.unlink(w)
 		if lease.terms.shares() {
 			q.look() // the next in the queue may share the key
 		}
@@ -151,7 +152,7 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	if q.head == w && q.view.In {
 		place = q.view.Place
 	}
-	c.unlink(w)
+	w.gaveUpPlace = c.unlink(w)
 	return nil, w.gaveUp(status, place, err)
 }
 
@@ -184,8 +185,9 @@ func (h *holding) status() store.Status {
 }
 
 // unlink removes w, and passes the turn on if w was the head. The next head takes over the place
-// of the head in the line, if it asks in the same mode; otherwise the place is given up.
-func (c *Client) unlink(w *waiter) {
+// of the head in the line, if it asks in the same mode. Otherwise unlink returns the place, to be
+// given up.
+func (c *Client) unlink(w *waiter) (unused store.Place) {
 	q := w.queue
 	led := q.head == w
 	c.waiting--
@@ -204,11 +206,11 @@ func (c *Client) unlink(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if !led {
-		return
+		return ""
 	}
 	if q.head == nil || q.view.Mode != q.head.terms.mode || q.view.Limit != q.head.terms.limit {
 		if q.view.Joined {
-			c.giveUpPlace(q.key, q.view.Place)
+			unused = q.view.Place
 		}
 		if q.head == nil {
 			q.view, q.readAt = line.View{}, 0
@@ -226,6 +228,7 @@ func (c *Client) unlink(w *waiter) {
 	if c.probed == q.key && !q.view.Failing() {
 		c.nextProbe()
 	}
+	return unused
 }
 
 // poke makes w decide again what to do.

@@ -176,8 +176,10 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	switch {
 	case !sure:
 		c.freed(h.ref.Key)
-	case told == "" || c.clock.Since(at) > besideStill || len(answer.Line) > 0 && told.Address() != answer.Line[0].Address():
+	case c.clock.Since(at) > besideStill: // whoever was told may ask no more
 		c.watch.Announce(h.nowOffered(answer)...)
+	default:
+		c.watch.Announce(untold(h.nowOffered(answer), told)...)
 	}
 	return done, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -49,7 +50,21 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 	if err := c.settleFirst(ctx, key, patience, errPatience); err != nil {
 		return nil, err
 	}
-	for w, m := c.join(ctx, key, t, patience); ; m = c.next(w) {
+	if !c.background.Begin() { // so that Close waits until the place in the line is given up
+		return nil, &fault{op: "acquire", key: key, err: ErrClosed}
+	}
+	w, m := c.join(ctx, key, t, patience)
+	defer func() {
+		if w.gaveUpPlace == "" || !c.places.add(key, w.gaveUpPlace) {
+			c.background.Done()
+			return
+		}
+		go func() {
+			defer c.background.Done()
+			c.places.work()
+		}()
+	}()
+	for ; ; m = c.next(w) {
 		switch m.step {
 		case toTake:
 			return m.lease, nil
@@ -68,7 +83,8 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 		case toRead:
 			c.background.Go(func() { c.read(key) })
 		case toRemove:
-			c.background.Go(func() { c.removePlace(key, m.place) })
+			silent := m.place
+			c.background.Go(func() { c.removePlace(key, silent) })
 		case toSleep:
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key, t)
@@ -94,7 +110,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	q := w.queue
 	switch {
 	case w.lease != nil:
-		c.unlink(w)
+		w.gaveUpPlace = c.unlink(w)
 		return move{step: toTake, lease: w.lease}
 	case q.head != w:
 		return w.sleepUntil(0)
@@ -151,6 +167,16 @@ func (w *waiter) sleepUntil(t monotonic.Moment) move {
 // was refused, or failed while the head was waiting already, and the head goes on waiting.
 func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	lease, err := c.send(w, &m.claim, m.now)
+	lease, tell, err := c.answered(w, m, lease, err)
+	c.watch.Announce(tell...)
+	if lease != nil && m.claim.Pass != "" && w.terms.shares() { // it may have been in the way of others, too
+		c.freed(w.key)
+	}
+	return lease, err
+}
+
+// answered takes in the answer to a claim of the head, and returns whom to tell of it.
+func (c *Client) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease, tell []store.Notice, _ error) {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,10 +187,10 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	}
 	if lease != nil {
 		if m.claim.Pass != "" {
-			c.watch.Announce(offer(w.key, m.claim.Pass)...) // its waiter joins again, if it lives
+			tell = offer(w.key, m.claim.Pass) // its waiter joins again, if it lives
 		}
 		q.served, q.view = place, line.View{Seen: q.view.Seen}
-		return lease, nil
+		return lease, tell, nil
 	}
 	if place == c.place {
 		c.place = "" // it may stand in this line
@@ -175,18 +201,17 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 		w.refused, w.fault = true, nil
 		c.watchFor(q)
 		q.view.Refused(&held.Status, m.now, now)
-		c.watch.AskFor(&held.Status)
-		return nil, nil
+		return nil, wake.Wanted(&held.Status), nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
-		q.view.Joined = q.view.Joined || !store.IsCertain(err)
-		q.view.Look() // for the next in the queue: the news that this claim consumed may have been meant for it
-		return nil, err
+		q.view.Joined = q.view.Joined || !store.IsCertain(err) && !errors.As(err, new(*abandoned)) // one that goes on is seen to later: refusedLate
+		q.view.Look()                                                                              // for the next in the queue: the news that this claim consumed may have been meant for it
+		return nil, nil, err
 	}
 	w.fault = err
 	q.view.Failed(now)
 	c.probeAt = now.Add(probePause)
 	c.nextProbe()
-	return nil, nil
+	return nil, nil, nil
 }
 
 // sleep waits until w has something to do. An error ends the wait for the key.

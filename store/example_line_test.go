@@ -147,3 +147,11 @@ func ExampleAudience_Gets() {
 	// false
 	// true
 }
+
+// One of three permits was given back: the first in line may have it.
+func ExampleStatus_OfferedBeside() {
+	first, next := store.NewPlace(store.Permits, 3, "a"), store.NewPlace(store.Permits, 3, "b")
+	s := store.Status{Mode: store.Permits, Limit: 3}
+	fmt.Println(s.OfferedBeside([]store.Place{first, next}, 2))
+	// Output: 1
+}

@@ -118,6 +118,11 @@ func (s Status) Offered(line []Place) (n int) {
 			live++
 		}
 	}
+	return s.OfferedBeside(line, live)
+}
+
+// OfferedBeside is Offered for a key that has so many live holders, in the mode of the status.
+func (s Status) OfferedBeside(line []Place, live int) (n int) {
 	if len(line) == 0 || live > 0 && s.Mode == Exclusive {
 		return 0
 	}

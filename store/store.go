@@ -184,7 +184,7 @@ type Ending struct {
 // Ended answers one Ending.
 type Ended struct {
 	Line []Place // who waits, in order
-	Left int     // how many holders, live or expired, the record has left
+	Left int     // how many holders are left that have not run out, by their dates
 	Err  error
 }
 
@@ -259,6 +259,7 @@ const (
 	TopicLocks  = "locks"
 	KindOffered = "offered" // it is the turn of Place
 	KindNext    = "next"    // the key is offered, and Place comes after those to whom it is
+	KindMoved   = "moved"   // the time has changed when it will be the turn of Place
 	KindWanted  = "wanted"  // a process waits for a key whose holder Lingers
 )
 

@@ -59,6 +59,7 @@ type View struct {
 	turn            bool             // it is our turn, as far as is known: ask at once
 	look            bool             // something changed: ask at once
 	keep, keepAmong monotonic.Moment // then a claim keeps the place, or a writer's among sharers
+	tryAt           monotonic.Moment // then one tries to join whose place is not in line
 	askAt           monotonic.Moment // otherwise ask then
 	least           monotonic.Moment // but not before this: the last claim failed
 
@@ -76,7 +77,7 @@ type View struct {
 // Refused takes in the refusal of a claim that was sent at sent: the key as it was then.
 func (v *View) Refused(s *store.Status, sent, now monotonic.Moment) {
 	v.faults, v.least, v.Joined = nil, 0, true
-	v.keep, v.keepAmong = now.Add(backoff.Jitter(refresh)), now.Add(backoff.Jitter(refreshAmong))
+	v.keep, v.keepAmong, v.tryAt = now.Add(backoff.Jitter(refresh)), now.Add(backoff.Jitter(refreshAmong)), now.Add(backoff.Jitter(outside))
 	v.see(s, now)
 	switch {
 	case v.told != 0 && now.Sub(v.told) < earlyMost && heldFor(s) >= sent.Sub(v.told):
@@ -96,9 +97,12 @@ func (v *View) Refused(s *store.Status, sent, now monotonic.Moment) {
 
 // Read takes in what a read showed.
 func (v *View) Read(s *store.Status, now monotonic.Moment) {
-	was := v.In
+	was, soon := v.In, v.askAt
 	v.see(s, now)
 	v.plan(s, now)
+	if v.told != 0 && now.Sub(v.told) < earlyMost {
+		v.askAt = min(v.askAt, soon) // the release that it was told of is still to be seen
+	}
 	v.turn = v.turn || v.isTurn(s)
 	v.look = v.look || was && !v.In // it was passed, or lost: it joins again
 }
@@ -194,7 +198,7 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 	at, among := v.keep, s.Mode != store.Exclusive && !s.Free()
 	switch {
 	case !v.In:
-		at = now.Add(backoff.Jitter(outside))
+		at = v.tryAt
 	case among && v.Mode == store.Exclusive:
 		at = v.keepAmong
 	case among && v.index > 0: // if the writer before us died, it does not keep us out for long

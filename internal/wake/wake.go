@@ -152,6 +152,8 @@ func (w *Watch) heard(n store.Notice) {
 		waiters.Offered(n.Key, n.Place)
 	case n.Kind == store.KindNext:
 		waiters.Next(n.Key, n.Place)
+	case n.Kind == store.KindMoved:
+		waiters.Ask([]string{n.Key})
 	case n.Kind == store.KindWanted:
 		waiters.Wanted(n.Key)
 	}
@@ -293,14 +295,15 @@ func (w *Watch) announce(all []store.Notice) {
 	}
 }
 
-// AskFor asks a holder of the key to free it, in the background, if it may only keep it. Whoever
-// asks is in line, and is offered the key.
-func (w *Watch) AskFor(s *store.Status) {
+// Wanted returns the notices that ask the holders of a key to free it which may only keep it.
+// Whoever asks is in line, and is offered the key.
+func Wanted(s *store.Status) (all []store.Notice) {
 	for _, h := range s.Holders {
 		if h.Lingers != "" && s.Live(h) {
-			w.Announce(store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: h.Lingers})
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: h.Lingers})
 		}
 	}
+	return all
 }
 
 // SendOnly is a feed that sends notices and hears none.

@@ -299,15 +299,11 @@ func TestAfterARefusalNothingIsAnnouncedForAMinute(t *testing.T) {
 }
 
 func TestOnlyAHolderThatMayKeepTheKeyIsAskedForIt(t *testing.T) {
-	inBubble(t, true, func(t *testing.T, w *world) {
-		now := time.Now()
-		s := store.Status{Key: "k", Now: now, Holders: []store.Holder{{ID: "x", ExpireAt: now.Add(time.Minute)}}}
-		w.AskFor(&s)
-		s.Holders[0].Lingers = "there"
-		w.AskFor(&s)
-		synctest.Wait()
-		assert.Equal(t, []store.Notice{{Topic: store.TopicLocks, Key: "k", Kind: store.KindWanted, To: "there"}}, w.sent)
-	})
+	now := time.Now()
+	s := store.Status{Key: "k", Now: now, Holders: []store.Holder{{ID: "x", ExpireAt: now.Add(time.Minute)}}}
+	assert.Empty(t, Wanted(&s))
+	s.Holders[0].Lingers = "there"
+	assert.Equal(t, []store.Notice{{Topic: store.TopicLocks, Key: "k", Kind: store.KindWanted, To: "there"}}, Wanted(&s))
 }
 
 func TestCloseEndsThePolls(t *testing.T) {

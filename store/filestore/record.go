@@ -37,6 +37,16 @@ type fileHolder struct {
 
 func (h *fileHolder) live(now time.Time) bool { return h.ExpireAt.After(now) }
 
+// live counts the holders that have not expired.
+func (r *record) live(now time.Time) (n int) {
+	for i := range r.Holders {
+		if r.Holders[i].live(now) {
+			n++
+		}
+	}
+	return n
+}
+
 // holder returns the holder of that ID, live or expired, or nil.
 func (r *record) holder(id string) *fileHolder {
 	i := slices.IndexFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })

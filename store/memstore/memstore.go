@@ -139,7 +139,9 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 		} else {
 			s.drop(e.Key, rec, e.ID)
 		}
-		answers[i].Left = len(rec.holders)
+		if len(rec.holders) > 0 {
+			answers[i].Left = rec.live(s.clock())
+		}
 	}
 	return answers
 }

@@ -33,7 +33,14 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 
 // EndedAs answers a release by the record that it left.
 func EndedAs[R Record](left R) store.Ended {
-	return store.Ended{Line: Places(left.Waiters()), Left: len(left.Marks())}
+	e := store.Ended{Line: Places(left.Waiters())}
+	at, _ := left.Drawn()
+	for _, m := range left.Marks() {
+		if m.ExpireAt.After(at) {
+			e.Left++
+		}
+	}
+	return e
 }
 
 // Stays returns how long a holder that was released under MinHold stays in its document. It is

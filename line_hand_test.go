@@ -1,0 +1,360 @@
+package mongolock_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func garbage(t *testing.T, mem *memstore.Store, id string, p store.Place) {
+	t.Helper()
+	_, err := mem.Acquire(t.Context(), store.Claim{Ref: store.Ref{Key: "k", ID: id, Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Place: p})
+	require.ErrorIs(t, err, store.ErrHeld)
+}
+
+// Garbage places: the waiter behind one.
+func TestGarbagePlaces(t *testing.T) {
+	for _, p := range []store.Place{"garbage", "x", "x:", "::", "p0::a", "p-1:a:b", "p99999999999999999999:a:b", "s", "x:a", "y:a:b", ":a:b"} {
+		t.Run(string(p), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				b := newHostile(mem)
+				gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+				garbage(t, mem, "g", p)
+				w := inBackground(t.Context(), newClient(t, b), "k")
+				time.Sleep(time.Second)
+				start := time.Now()
+				release(t, gate)
+				if l := within(t, "behind garbage", start, w, 121*time.Second); l != nil {
+					release(t, l)
+				}
+				t.Log(b.all())
+				assert.LessOrEqual(t, b.total(), 20)
+			})
+		})
+	}
+}
+
+// The store's clock is stepped back by an hour: the places of those who died do not get stale.
+func TestAClockThatIsSteppedBack(t *testing.T) {
+	for _, step := range []time.Duration{-5 * time.Minute, time.Hour, -2 * time.Minute, 2 * time.Minute} {
+		for _, first := range []store.Place{"garbage", store.NewPlace(store.Exclusive, 1, "dead")} {
+			t.Run(fmt.Sprint(step, first), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var mu sync.Mutex
+					var off time.Duration
+					mem := memstore.New(memstore.WithClock(func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(off) }))
+					b, b2 := newHostile(mem), newHostile(mem)
+					gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(3*time.Hour))
+					garbage(t, mem, "g", first)
+					w := inBackground(t.Context(), newClient(t, b), "k")
+					w2 := inBackground(t.Context(), newClient(t, b2, mongolock.WithoutFeed()), "k")
+					time.Sleep(time.Second)
+					mu.Lock()
+					off = step
+					mu.Unlock()
+					start := time.Now()
+					release(t, gate)
+					for range 2 {
+						who, r := "first", result{}
+						select {
+						case r = <-w:
+						case r = <-w2:
+							who = "second, which polls,"
+						}
+						require.NoError(t, r.err)
+						t.Logf("%s served after %v", who, time.Since(start))
+						release(t, r.lease)
+					}
+					t.Log(b.all(), b2.all(), time.Since(start))
+				})
+			})
+		}
+	}
+}
+
+// What a bogus, late or doubled notice costs a waiter under a holder that holds for long.
+func TestABogusOfferCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		b := newHostile(mem)
+		acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		w := newClient(t, b)
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := inBackground(ctx, w, "k")
+		time.Sleep(2 * time.Second)
+		all, err := mem.Look(t.Context(), []string{"k"})
+		require.NoError(t, err)
+		p := all[0].Line[0].Place
+		b.reset()
+		for range 1000 {
+			require.NoError(t, mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: p.Address(), Place: p}))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		t.Logf("1000 bogus offers in 10 s: %s", b.all())
+		b.reset()
+		require.NoError(t, mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: p.Address(), Place: p}))
+		time.Sleep(5 * time.Second)
+		t.Logf("one bogus offer: %s", b.all())
+		b.reset()
+		for i := range 100 {
+			require.NoError(t, mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: p.Address(), Place: store.Place(fmt.Sprint("x:", p.Address(), ":", i))}))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		t.Logf("100 offers for places of nobody: %s", b.all())
+		cancel()
+		<-wait
+	})
+}
+
+// Close leaves no place, whenever it comes.
+func TestCloseLeavesNoPlace(t *testing.T) {
+	left, n := 0, 3000
+	for i := range n {
+		mem := memstore.New()
+		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))
+		require.NoError(t, err)
+		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute))
+		require.NoError(t, err)
+		c, err := mongolock.NewWithStore(mem)
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.Acquire(context.Background(), "k")
+		}()
+		for range i % 50 {
+			runtime.Gosched()
+		}
+		_ = c.Close()
+		<-done
+		all, _ := mem.Look(t.Context(), []string{"k"})
+		if len(all[0].Line) > 0 {
+			left++
+		}
+		_ = holder.Close()
+	}
+	assert.Zero(t, left, "of %d clients closed at once", n)
+}
+
+// The same, with claims under way when the client closes, on a store whose calls take time.
+func TestCloseLeavesNoPlaceOfAClaimUnderWay(t *testing.T) {
+	for d := time.Duration(0); d < 40*time.Millisecond; d += time.Millisecond {
+		for _, how := range []string{"close", "context", "patience", "shutdown"} {
+			t.Run(fmt.Sprint(how, d), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					mem := memstore.New()
+					holder := newClient(t, mem)
+					acquire(t, holder, "k", mongolock.TTL(time.Hour))
+					b := newHostile(mem)
+					b.set(func(_ context.Context, _, _ string, do func()) error {
+						time.Sleep(10 * time.Millisecond)
+						do()
+						time.Sleep(10 * time.Millisecond)
+						return nil
+					})
+					c := newClient(t, b)
+					ctx, cancel := context.WithCancel(t.Context())
+					var opts []mongolock.AcquireOption
+					if how == "patience" && d > 0 {
+						opts = append(opts, mongolock.MaxWait(d))
+					}
+					w, w2 := inBackground(ctx, c, "k", opts...), inBackground(ctx, c, "k", opts...)
+					time.Sleep(d)
+					switch how {
+					case "close":
+						_ = c.Close()
+					case "shutdown":
+						_ = c.Shutdown(ctx)
+					case "context":
+						cancel()
+					case "patience":
+						if d == 0 {
+							cancel()
+						}
+					}
+					<-w
+					<-w2
+					time.Sleep(time.Second)
+					all, _ := mem.Look(t.Context(), []string{"k"})
+					assert.Empty(t, all[0].Line)
+					assert.LessOrEqual(t, b.count("leave"), 1, b.all())
+					cancel()
+				})
+			})
+		}
+	}
+}
+
+// No call is made once Close has returned.
+func TestNothingIsSentAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		b := newHostile(mem)
+		lingering := newClient(t, mem)
+		release(t, acquire(t, lingering, "other", mongolock.Linger(time.Minute)))
+		acquire(t, lingering, "k", mongolock.Linger(time.Minute), mongolock.TTL(time.Hour))
+		for d := time.Duration(0); d < 30*time.Millisecond; d += time.Millisecond {
+			c := newClient(t, b)
+			b.set(func(_ context.Context, _, _ string, do func()) error {
+				time.Sleep(10 * time.Millisecond)
+				do()
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			})
+			w := inBackground(t.Context(), c, "k")
+			time.Sleep(d)
+			_ = c.Close()
+			b.reset()
+			<-w
+			time.Sleep(time.Second)
+			assert.Zero(t, b.total(), "%v %s", d, b.all())
+		}
+	})
+}
+
+// One that polls behind a garbage place, or a dead line, of a free key.
+func TestOneThatPollsBehindADeadLineAsksLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		b := newHostile(mem)
+		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		garbage(t, mem, "g", "garbage")
+		w := inBackground(t.Context(), newClient(t, b, mongolock.WithoutFeed()), "k")
+		time.Sleep(10 * time.Second)
+		release(t, gate)
+		time.Sleep(2 * time.Second)
+		b.reset()
+		time.Sleep(80 * time.Second)
+		t.Logf("in 80 s: %s", b.all())
+		assert.LessOrEqual(t, b.total(), 160)
+		release(t, (<-w).lease)
+	})
+}
+
+// One that was passed because it was slow joins again, with one claim.
+func TestOneThatWasPassedAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		slow := newHostile(mem)
+		gate := acquire(t, newClient(t, newHostile(mem)), "k", mongolock.TTL(time.Hour))
+		w := inBackground(t.Context(), newClient(t, slow), "k")
+		time.Sleep(2 * time.Second)
+		next := inBackground(t.Context(), newClient(t, newHostile(mem)), "k", mongolock.TTL(time.Hour))
+		time.Sleep(2 * time.Second)
+		slow.reset()
+		slow.set(func(_ context.Context, op, _ string, do func()) error {
+			if op == "acquire" && slow.count("acquire") == 1 {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			time.Sleep(time.Millisecond)
+			do()
+			return nil
+		})
+		release(t, gate)
+		n := <-next
+		time.Sleep(10 * time.Second)
+		t.Logf("the calls of one that was passed: %s", slow.all())
+		assert.LessOrEqual(t, slow.total(), 3)
+		release(t, n.lease)
+		release(t, (<-w).lease)
+	})
+}
+
+// A promptHostile answers at once, as far as the engine knows.
+type promptHostile struct{ *hostileStore }
+
+func (promptHostile) AnswersAtOnce() {}
+
+// A client that is closed while its waiter is refused because of a holder that lingers.
+func TestNoCallAfterCloseReturned(t *testing.T) {
+	late, n := 0, 3000
+	for i := range n {
+		mem := memstore.New()
+		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))
+		require.NoError(t, err)
+		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Linger(time.Minute))
+		require.NoError(t, err)
+		b := newHostile(mem)
+		c, err := mongolock.NewWithStore(promptHostile{b})
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.Acquire(context.Background(), "k")
+		}()
+		for range i % 50 {
+			runtime.Gosched()
+		}
+		_ = c.Close()
+		b.reset()
+		<-done
+		if b.total() > 0 {
+			late++
+			t.Log(b.all())
+		}
+		_ = holder.Close()
+	}
+	assert.Zero(t, late, "of %d clients that were closed", n)
+}
+
+// No store call is made under Client.mu: a store that asks the client about itself would never
+// return.
+func TestNoCallUnderTheClientsLock(t *testing.T) {
+	locked, n := 0, 3000
+	for i := range n {
+		mem := memstore.New()
+		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))
+		require.NoError(t, err)
+		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Linger(time.Minute))
+		require.NoError(t, err)
+		b := newHostile(mem)
+		c, err := mongolock.NewWithStore(promptHostile{b})
+		require.NoError(t, err)
+		b.set(func(_ context.Context, op, _ string, do func()) error {
+			if op == "notify" {
+				free := make(chan struct{})
+				go func() {
+					_ = inside.Look(c, "k") // takes Client.mu
+					close(free)
+				}()
+				select {
+				case <-free:
+				case <-time.After(200 * time.Millisecond):
+					locked++
+				}
+			}
+			do()
+			return nil
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.Acquire(context.Background(), "k")
+		}()
+		for range i % 50 {
+			runtime.Gosched()
+		}
+		_ = c.Close()
+		<-done
+		_ = holder.Close()
+		if locked > 0 {
+			break
+		}
+	}
+	assert.Zero(t, locked, "a notice was sent with Client.mu held")
+}

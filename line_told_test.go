@@ -1,0 +1,241 @@
+package mongolock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// within fails unless the result comes in time; it releases the lease.
+func within(t *testing.T, what string, start time.Time, wait <-chan result, most time.Duration) (l *mongolock.Lease) {
+	t.Helper()
+	r := <-wait
+	if assert.NoError(t, r.err, what) {
+		took := r.when.Sub(start)
+		t.Logf("%s: served after %v", what, took)
+		assert.LessOrEqual(t, took, most, "%s", what)
+		l = r.lease
+	}
+	return l
+}
+
+// Readers that joined after the grant are not told by a release that was announced beside it.
+func TestReadersWhoJoinedAfterTheGrantAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		first, second := newHostile(mem), newHostile(mem)
+		first.set(trips(time.Millisecond))
+		second.set(trips(time.Millisecond))
+		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		writer := inBackground(t.Context(), newClient(t, first), "k", mongolock.TTL(time.Hour))
+		time.Sleep(time.Second)
+		r1 := inBackground(t.Context(), newClient(t, second), "k", mongolock.Shared())
+		time.Sleep(time.Second)
+		release(t, gate)
+		w := <-writer // its grant shows r1 in line
+		require.NoError(t, w.err)
+		time.Sleep(time.Second)
+		var late []<-chan result
+		for range 3 {
+			late = append(late, inBackground(t.Context(), newClient(t, mem), "k", mongolock.Shared()))
+			time.Sleep(time.Second)
+		}
+		start := time.Now()
+		release(t, w.lease)
+		within(t, "first reader", start, r1, 100*time.Millisecond)
+		for range 3 {
+			within(t, "late reader", start, late[0], time.Second)
+			late = late[1:]
+		}
+	})
+}
+
+// The same: one that comes after a dead first.
+func TestADeadFirstCostsASecondAfterAnAnnouncementBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		first := newHostile(mem)
+		first.set(trips(time.Millisecond))
+		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		holder := inBackground(t.Context(), newClient(t, first), "k", mongolock.TTL(time.Hour))
+		time.Sleep(time.Second)
+		standAs(t, mem, store.Exclusive, 1, "dead", "dead")
+		release(t, gate)
+		h := <-holder
+		require.NoError(t, h.err)
+		time.Sleep(time.Second)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		start := time.Now()
+		release(t, h.lease)
+		within(t, "behind a dead first", start, next, 1200*time.Millisecond)
+	})
+}
+
+// In a loop, the announcement by the last release's line names one alone: nobody is told that he
+// is next.
+func TestADeadFirstCostsASecondInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		first := newHostile(mem)
+		first.set(trips(time.Millisecond))
+		c := newClient(t, first)
+		dead, killed := newHostile(mem), newClient(t, newHostile(mem))
+		_ = killed
+		gate := acquire(t, c, "k", mongolock.TTL(time.Hour))
+		rival := newClient(t, dead)
+		one := inBackground(t.Context(), rival, "k")
+		time.Sleep(time.Second)
+		release(t, gate)
+		r := <-one
+		release(t, r.lease)
+		again := acquire(t, c, "k", mongolock.TTL(time.Hour)) // nobody is in line; the last release saw the rival
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		two := inBackground(ctx, rival, "k")
+		time.Sleep(100 * time.Millisecond)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(2 * time.Second)
+		dead.set(func(ctx context.Context, _, _ string, _ func()) error { return untilDone(ctx) }) // the rival hangs
+		start := time.Now()
+		release(t, again)
+		l := within(t, "behind one that hangs", start, next, 1200*time.Millisecond)
+		dead.set(nil)
+		if l != nil {
+			_ = l.Release()
+		}
+		cancel()
+		<-two
+	})
+}
+
+// A client whose waiter left, and that has another: it is told by the old place.
+func TestAProcessThatJoinedAgainIsTold(t *testing.T) {
+	for late := time.Duration(0); late <= 240*time.Millisecond; late += 40 * time.Millisecond {
+		t.Run(late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				first := newHostile(mem)
+				gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+				holder := inBackground(t.Context(), newClient(t, first), "k", mongolock.TTL(time.Hour))
+				time.Sleep(time.Second)
+				rival := newClient(t, mem)
+				ctx, cancel := context.WithCancel(t.Context())
+				one := inBackground(ctx, rival, "k")
+				time.Sleep(time.Second)
+				release(t, gate)
+				h := <-holder
+				require.NoError(t, h.err)
+				time.Sleep(time.Second)
+				cancel()
+				<-one
+				time.Sleep(time.Second)
+				two := inBackground(t.Context(), rival, "k")
+				time.Sleep(time.Second)
+				first.set(func(_ context.Context, op, _ string, do func()) error {
+					if op == "release" {
+						time.Sleep(late)
+					}
+					do()
+					return nil
+				})
+				start := time.Now()
+				release(t, h.lease)
+				if l := within(t, "joined again", start, two, time.Second+late); l != nil {
+					release(t, l)
+				}
+			})
+		})
+	}
+}
+
+// A reader that passes a dead writer lets in no other.
+func TestReadersBehindADeadFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		standAs(t, mem, store.Exclusive, 1, "dead", "dead")
+		var all []<-chan result
+		for range 4 {
+			all = append(all, inBackground(t.Context(), newClient(t, mem), "k", mongolock.Shared()))
+			time.Sleep(time.Second)
+		}
+		start := time.Now()
+		release(t, gate)
+		for _, r := range all {
+			within(t, "reader", start, r, 4*time.Second)
+		}
+	})
+}
+
+// MinHold tells the first alone of the new end.
+func TestReadersBehindAMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		start := time.Now()
+		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour), mongolock.MinHold(20*time.Second))
+		var all []<-chan result
+		for range 6 {
+			all = append(all, inBackground(t.Context(), newClient(t, mem), "k", mongolock.Shared()))
+			time.Sleep(time.Second)
+		}
+		release(t, gate)
+		for _, r := range all {
+			within(t, "reader", start, r, 24*time.Second)
+		}
+	})
+}
+
+// A permit that was offered to one that is about to take another.
+func TestPermitsThatAreFreedTogetherAreTakenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		var held []*mongolock.Lease
+		for range 4 {
+			s := newHostile(mem)
+			s.set(trips(time.Millisecond))
+			held = append(held, acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.TTL(time.Hour)))
+		}
+		var all []<-chan result
+		for range 4 {
+			s := newHostile(mem)
+			s.set(trips(time.Millisecond))
+			all = append(all, inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(4), mongolock.TTL(time.Hour)))
+			time.Sleep(time.Second)
+		}
+		keep := held[0]
+		start := time.Now()
+		for _, l := range held[1:] {
+			go func() { _ = l.Release() }()
+		}
+		for _, r := range all[:3] {
+			within(t, "permit", start, r, time.Second)
+		}
+		release(t, keep)
+		within(t, "permit", start, all[3], time.Minute)
+	})
+}
+
+// The last live reader leaves, and one that is dead is still in the record.
+func TestALastReaderBesideADeadOneTellsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		_, err := mem.Acquire(t.Context(), store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Shared}, TTL: 10 * time.Second, Owner: "dead"})
+		require.NoError(t, err)
+		l := acquire(t, newClient(t, newHostile(mem)), "k", mongolock.Shared(), mongolock.TTL(time.Hour))
+		time.Sleep(15 * time.Second)
+		w := inBackground(t.Context(), newClient(t, newHostile(mem)), "k")
+		time.Sleep(time.Second)
+		start := time.Now()
+		release(t, l)
+		within(t, "writer", start, w, time.Second)
+	})
+}

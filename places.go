@@ -1,0 +1,119 @@
+package mongolock
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/store"
+)
+
+// leavers is how many calls take places out of lines at the same time.
+const leavers = 4
+
+// A placeKeeper takes the places of a client out of lines in which nobody waits with them any
+// more. If that fails they are passed, and after a while they are stale.
+type placeKeeper struct {
+	client *Client
+
+	mu   sync.Mutex // protects what follows
+	todo []stood
+	busy int // goroutines
+}
+
+// A stood is a place that was in use, and until when it is worth a call.
+type stood struct {
+	key   string
+	place store.Place
+	until monotonic.Moment
+}
+
+// giveUp takes a place out of a line, in the background.
+func (k *placeKeeper) giveUp(key string, p store.Place) {
+	if k.add(key, p) {
+		k.client.background.Go(k.work)
+	}
+}
+
+// add makes a place one to be given up. It reports whether the caller has to see to it that work
+// runs.
+func (k *placeKeeper) add(key string, p store.Place) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.todo = append(k.todo, stood{key, p, k.client.clock.Now().Add(store.PlaceFor)})
+	return k.busy < leavers
+}
+
+// next returns a place to give up, or that there is none: then the goroutine ends.
+func (k *placeKeeper) next() (s stood, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.todo) == 0 {
+		k.busy--
+		return s, false
+	}
+	s, k.todo = k.todo[0], k.todo[1:]
+	return s, true
+}
+
+func (k *placeKeeper) work() {
+	k.mu.Lock()
+	k.busy++
+	k.mu.Unlock()
+	pause := backoff.New(50*time.Millisecond, 5*time.Second)
+	for s, ok := k.next(); ok; s, ok = k.next() {
+		c := k.client
+		if c.leaveLine(s.key, s.place, false) == nil {
+			pause.Reset()
+			continue
+		}
+		k.mu.Lock()
+		if c.clock.Now() < s.until {
+			k.todo = append(k.todo, s)
+		}
+		k.mu.Unlock()
+		if !c.background.Pause(pause.Next()) {
+			k.mu.Lock()
+			k.busy--
+			k.mu.Unlock()
+			return
+		}
+	}
+}
+
+// refusedLate gives up the place of a claim that was refused when its waiter had left. It runs as
+// background work.
+func (k *placeKeeper) refusedLate(w *waiter, err error) {
+	var held *store.HeldError
+	if w.queue == nil || !errors.As(err, &held) || held.Place == "" {
+		return
+	}
+	c := k.client
+	c.mu.Lock()
+	q := w.queue
+	unused := q.head == nil || q.view.Place != held.Place
+	q.view.Joined = q.view.Joined || !unused
+	c.mu.Unlock()
+	if unused && k.add(w.key, held.Place) {
+		k.work()
+	}
+}
+
+// leaveAll gives up all places, because the client shuts down. c.mu is held.
+func (k *placeKeeper) leaveAll() {
+	var all []*queue
+	for _, q := range k.client.queues.All {
+		if q.view.Joined {
+			all = append(all, q)
+		}
+	}
+	slices.SortFunc(all, func(a, b *queue) int { return strings.Compare(a.key, b.key) })
+	for _, q := range all {
+		q.view.Joined = false
+		k.giveUp(q.key, q.view.Place)
+	}
+}
