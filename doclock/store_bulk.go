@@ -2,10 +2,10 @@ package doclock
 
 import (
 	"context"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -20,8 +20,8 @@ func (s *docStore) releaseTogether(ctx context.Context, batch []store.Ending) []
 			return append(s.Holds(r.ID), s.lock.Unawaited()), bson.D(s.leaving(s.residue(r.ID)))
 		},
 		func(r store.Ref) ([]bson.E, bson.D) { return s.Holds(r.ID), bson.D(s.leaving(true)) })
-	b.Keep(which.Kept, func(r store.Ref, rest time.Duration) ([]bson.E, bson.D) {
-		return s.Holds(r.ID), bson.D(s.staying(rest))
+	b.Keep(which.Kept, func(r store.Ref, t mongolease.Tenure) ([]bson.E, bson.D) {
+		return s.Holds(r.ID), bson.D(s.staying(t))
 	})
 	for i, e := range batch {
 		if l, ok := s.steps.Memory.Of(e.ID); ok && b.Answers[i].Err == nil {

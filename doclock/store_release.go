@@ -154,18 +154,18 @@ func (s *docStore) releaseOne(ctx context.Context, of store.Ending) (answer stor
 // The lock is removed as a whole if nothing in it outlasts the holder. That nobody is in line is
 // a guess, unless somebody is known to be.
 func (s *docStore) release(ctx context.Context, of store.Ending, e *ending) (reply, error) {
-	coll, conditions := s.steps.Gently(of.ID), s.Holds(of.ID)
+	coll, conditions := s.steps.Gently(of.ID, of.Keep), s.Holds(of.ID)
 	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
 		coll = s.base.Durable
 		conditions = s.alive(of.ID)
 	}
 	if e == nil || !e.alone() {
-		rest, err := s.steps.Stays(ctx, of.Ref, of.Keep)
+		t, stays, err := s.steps.Stays(ctx, of.Ref, of.Keep)
 		switch {
 		case err != nil:
 			return reply{}, err
-		case rest > 0:
-			return s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.staying(rest))), mongobase.After)
+		case stays:
+			return s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.staying(t))), mongobase.After)
 		}
 	}
 	if e != nil && e.remove {

@@ -68,6 +68,6 @@ func (s *docStore) leavingAs(e *ending, residue bool) update {
 }
 
 // staying returns the update of a release under MinHold.
-func (s *docStore) staying(rest time.Duration) update {
-	return s.timed().Add("$set", s.lock.Staying(s.base.Tenure(rest))...)
+func (s *docStore) staying(t mongolease.Tenure) update {
+	return s.timed().Add("$set", s.lock.Staying(t)...)
 }

@@ -96,9 +96,11 @@ Of(p, r) == proc' = [proc EXCEPT ![p] = r]
 ByHello(s, told) == \E h \in told : h[1] >= s.since /\ h[2] = s.h.epoch /\ s.h.end <= h[3]
 ByStillness(s)   == now' >= s.since + s.lasts
 LongPast(s, latest) == s.h.end + Minute <= latest
+\* Behind a router: it was released under MinHold, so nobody trusts it.
+LetGoAt(s, latest) == s.h.barred /\ proc[s.id].told >= 0 /\ s.h.end <= latest
 MayDropAt(c, x, told, latest) ==
   \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
-                            /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest)
+                            /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest) \/ LetGoAt(s, latest)
 
 \* A hand-over takes what its client kept.
 Claims1(c, r) == proc' = [q \in Procs |-> IF q = c.p THEN r

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"slices"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -22,16 +21,16 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 	if err := knownMode(e.Mode); err != nil {
 		return []store.Ended{{Err: err}}
 	}
-	coll := s.steps.Gently(e.ID)
+	coll := s.steps.Gently(e.ID, e.Keep)
 	return []store.Ended{s.steps.Release(ctx, e.Ref, func(ctx context.Context) (reply, error) {
-		rest, err := s.steps.Stays(ctx, e.Ref, e.Keep)
+		t, stays, err := s.steps.Stays(ctx, e.Ref, e.Keep)
 		switch {
 		case err != nil:
 			return reply{}, err
-		case rest == 0:
-			return s.releaseNow(ctx, e, coll)
+		case stays:
+			return s.releaseLater(ctx, e.Ref, t, coll)
 		}
-		return s.releaseLater(ctx, e.Ref, rest)
+		return s.releaseNow(ctx, e, coll)
 	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })}
 }
 
@@ -52,13 +51,12 @@ func (s *Store) releaseNow(ctx context.Context, e store.Ending, coll *mongo.Coll
 
 // releaseLater is the release under MinHold: the holder stays with a mark, so that it can no
 // longer be renewed or handed over.
-func (s *Store) releaseLater(ctx context.Context, r store.Ref, rest time.Duration) (reply, error) {
-	conditions, update := s.laterRelease(r, rest)
-	return s.steps.Update(ctx, mongolease.Release, s.steps.Gently(r.ID), r, conditions, update, mongobase.After)
+func (s *Store) releaseLater(ctx context.Context, r store.Ref, t mongolease.Tenure, coll *mongo.Collection) (reply, error) {
+	conditions, update := s.laterRelease(r, t)
+	return s.steps.Update(ctx, mongolease.Release, coll, r, conditions, update, mongobase.After)
 }
 
-func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson.E, update bson.D) {
-	t := s.base.Tenure(rest)
+func (s *Store) laterRelease(r store.Ref, t mongolease.Tenure) (conditions []bson.E, update bson.D) {
 	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
 	set := bson.D(holder(r.ID).Staying(t))
 	if r.Mode == store.Exclusive {

@@ -29,6 +29,9 @@ func (b *Base) Kind() Kind {
 	return Kind{}
 }
 
+// ManyClocks reports whether the documents are on shards with clocks of their own.
+func (b *Base) ManyClocks() bool { return b.Kind().Router && !b.Unsharded }
+
 // Known returns the server's clock, if that and the server are known.
 func (b *Base) Known() (r mongoclock.Reading, known bool) {
 	if b.kind.Load() == nil {

@@ -21,6 +21,7 @@ type Mark struct {
 	TTL      time.Duration
 	ExpireAt time.Time // by the clock of the primary that applied the write, or later
 	Session  string    // the session that it is under, or empty: it is over only if the session is, too
+	Released bool      // under MinHold: nobody trusts it any more
 }
 
 // LongPast is how long a holder must have run out by any primary's clock to be over, whatever
@@ -37,7 +38,9 @@ const LongPast = time.Minute
 //  2. if its beat has been the same for its whole TTL, by the clock of this process; or
 //  3. if it has been past its end for more than a minute by any primary's clock. Through a
 //     router that may be another shard's: there drawn decides, which tells the time of the
-//     shard that has the document; nil: this rule is not asked.
+//     shard that has the document; nil: this rule is not asked. There a holder that was released
+//     under MinHold is over at its end, without that minute: nobody trusts it, and a router
+//     tells no epoch.
 //
 // The command that drops a holder must name the beat that was seen: a renewal in between
 // then makes it miss. docs/design.md §4.3 has the argument.
@@ -47,13 +50,12 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 	over = make(map[string]bool, len(holders))
 	ask := false
 	var doubtful []Mark // past their end by a time that may be another shard's
-	mixed := b.Kind().Router && !b.Unsharded
 	for _, h := range holders {
-		long := h.LongPast(now.Earliest)
+		past := h.LongPast(now.Earliest) || b.Kind().Router && h.LetGo(now.Earliest)
 		switch still := b.sights.still(key, h, now.At); {
-		case still >= mongoclock.Still(h.TTL), long && !mixed:
+		case still >= mongoclock.Still(h.TTL), past && !b.ManyClocks():
 			over[h.ID] = true
-		case long:
+		case past || b.ManyClocks() && h.Released:
 			doubtful = append(doubtful, h)
 		case !h.ExpireAt.After(now.Latest):
 			ask = true
@@ -88,7 +90,7 @@ func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[strin
 		if err != nil {
 			return err
 		}
-		if !at.IsZero() && h.LongPast(at) {
+		if !at.IsZero() && (h.LongPast(at) || h.LetGo(at)) {
 			over[h.ID] = true
 		}
 	}
@@ -97,6 +99,9 @@ func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[strin
 
 // LongPast reports whether a holder is over by rule 3 at that time.
 func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
+
+// LetGo reports whether a holder that was released under MinHold is past its end at that time.
+func (h Mark) LetGo(now time.Time) bool { return h.Released && !h.ExpireAt.After(now) }
 
 // past reports whether a holder has run out by the clock of its own epoch.
 func (a answer) past(h Mark) bool {
@@ -110,9 +115,17 @@ func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
 	wait := max(0, mongoclock.Still(h.TTL)-b.sights.still(key, h, by.At))
 	known := mongoclock.Ceil(now.Add(wait))
 	end := h.ExpireAt
-	if !by.Sure || h.Epoch != by.Epoch || b.Kind().Router {
+	switch {
+	case h.Released && b.Kind().Router:
+		if end.Before(now) { // by a clock that is not its own
+			return known
+		}
+		if !known.Before(end) {
+			return time.Time{}
+		}
+	case !by.Sure || h.Epoch != by.Epoch || b.Kind().Router:
 		end = end.Add(LongPast)
-	} else if !known.Before(end) {
+	case !known.Before(end):
 		return time.Time{}
 	}
 	if end.Before(known) {

@@ -50,7 +50,7 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
 		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}, lined: map[int]bool{}}
 	for _, e := range batch {
-		if s.Gently(e.ID) == s.Base.Voted { // it would be missed if it were lost
+		if s.Gently(e.ID, e.Keep) == s.Base.Voted { // it would be missed if it were lost
 			b.Coll = s.Base.Voted
 		}
 	}
@@ -171,9 +171,22 @@ func (b *Bulk[R, X]) changes(change Change) func(i int) mongo.WriteModel {
 }
 
 // Keep sends the releases under MinHold.
-func (b *Bulk[R, X]) Keep(which []int, release func(r store.Ref, rest time.Duration) (conditions []bson.E, update bson.D)) {
+func (b *Bulk[R, X]) Keep(which []int, release func(r store.Ref, t Tenure) (conditions []bson.E, update bson.D)) {
+	refs := make([]store.Ref, len(which))
+	for k, i := range which {
+		refs[k] = b.Batch[i].Ref
+	}
+	at, drawn, err := b.Steps.timesOf(b.Ctx, refs)
+	if err != nil {
+		b.fail(which, mongoerr.NotApplied(err))
+		return
+	}
+	terms := map[int]Tenure{}
+	for k, i := range which {
+		terms[i] = b.Steps.tenureBy(at[k], drawn, b.rest[i])
+	}
 	b.Write(which, func(i int) mongo.WriteModel {
-		conditions, update := release(b.Batch[i].Ref, b.rest[i])
+		conditions, update := release(b.Batch[i].Ref, terms[i])
 		return b.model(i, conditions, update)
 	})
 }

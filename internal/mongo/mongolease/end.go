@@ -43,17 +43,25 @@ func EndedAs[R Record](left R) store.Ended {
 	return e
 }
 
-// Stays returns how long a holder that was released under MinHold stays in its document. It is
-// zero if that time is over, or if there is no such holder.
-func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (time.Duration, error) {
+// Stays returns what is written for a holder that is released under MinHold and stays in its
+// document. stays is false if that time is over, or if there is no such holder.
+func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (t Tenure, stays bool, err error) {
 	if keep <= 0 {
-		return 0, nil
+		return t, false, nil
 	}
 	since, err := s.Since(ctx, r)
 	if err != nil || since.IsZero() {
-		return 0, err
+		return t, false, err
 	}
-	return s.Rest(r.ID, since, keep), nil
+	rest := s.Rest(r.ID, since, keep)
+	if rest == 0 {
+		return t, false, nil
+	}
+	at, drawn, err := s.timesOf(ctx, []store.Ref{r})
+	if err != nil {
+		return t, false, mongoerr.NotApplied(err)
+	}
+	return s.tenureBy(at[0], drawn, rest), true, nil
 }
 
 // Rest returns what is left of MinHold for a holder that began at since. That date may be by

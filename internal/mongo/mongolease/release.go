@@ -16,14 +16,17 @@ import (
 // until its expiry.
 const lossBorne = time.Minute
 
-// Gently returns the collection for a release: with w: 1, or with majority if losing the
-// release would cost too much. A holder under a session that comes back stays for as long as
-// its process lives. A lease that is not remembered may be such a holder.
-func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
+// Gently returns the collection for a release under a MinHold of keep: with w: 1, or with majority
+// if losing the release would cost too much. A holder under a session that comes back stays for as
+// long as its process lives; one that MinHold keeps beyond its TTL would be gone too soon. A lease
+// that is not remembered may be such a holder.
+func (s *Steps[R, X]) Gently(id string, keep time.Duration) *mongo.Collection {
 	l, ok := s.Memory.Of(id)
-	hurts := l.Kept || l.Until.Sub(s.Base.Clock.Now()) > lossBorne
+	now := s.Base.Clock.Now()
+	left := l.Until.Sub(now)
+	hurts := l.Kept || left > lossBorne || keep > 0 && l.From.Add(keep).Sub(now) > left
 	if !ok {
-		hurts = s.Sessions != nil
+		hurts = s.Sessions != nil || keep > 0
 	}
 	if hurts {
 		return s.Base.Voted

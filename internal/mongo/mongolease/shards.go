@@ -42,6 +42,25 @@ func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Te
 	return &by
 }
 
+// timesOf returns the times of the shards that have the documents of some holders, if shards have
+// clocks of their own: a date by which one is over must be by the clock of its shard. The times are
+// zero otherwise, and for a holder that is gone.
+func (s *Steps[R, X]) timesOf(ctx context.Context, holders []store.Ref) (at []time.Time, drawn mongoclock.Moment, err error) {
+	if !s.Base.ManyClocks() {
+		return make([]time.Time, len(holders)), 0, nil
+	}
+	return s.Drawn(ctx, holders)
+}
+
+// tenureBy returns what is written now by a server time, which was drawn by a command that was
+// sent at drawn; by what is known if the time is zero.
+func (s *Steps[R, X]) tenureBy(at time.Time, drawn mongoclock.Moment, ttl time.Duration) Tenure {
+	if at.IsZero() {
+		return s.Base.Tenure(ttl)
+	}
+	return s.Base.TenureBy(s.Base.BearingBy(at, drawn), ttl)
+}
+
 // Drawn returns server times for claims that were inserted in a bulk, and when the command that
 // drew them was sent. There is one time for all, or through a router one for each, which is
 // zero if its document is gone.
@@ -80,7 +99,7 @@ func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (at []tim
 func (s *Steps[R, X]) DrawnFor(r store.Ref, seen Image[R]) mongobase.Drawn {
 	last, _ := seen.Record.Drawn()
 	return func(ctx context.Context, of mongobase.Mark) (time.Time, error) {
-		if of.LongPast(last) {
+		if of.LongPast(last) || of.LetGo(last) {
 			return last, nil
 		}
 		r.ID = of.ID
