@@ -36,7 +36,7 @@
 //
 //	          granted, not done yet           fn returned nil
 //	Do ── look ──▶ lock ───────▶ RUNNING ──────────────────────▶ DONE     for ever, until Reset
-//	 │               ▲              │ fn returned an error
+//	 │               ▲              │ fn returned an error, or panicked
 //	 │ done: return  │ wait         ├──────────────────────────▶ FAILED   the next call runs it again
 //	 ▼               │              │ fn stopped because ctx ended
 //	               held             ├──────────────────────────▶ STOPPED  a waiter runs it again

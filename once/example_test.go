@@ -112,7 +112,7 @@ func ExampleRun_Lease() {
 			run.Lease().Progress() // after each part
 		}
 		return run.Lease().Err()
-	}, once.Lease(mongolock.MaxStall(time.Minute)))
+	}, once.With(mongolock.MaxStall(time.Minute)))
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -134,22 +134,22 @@ func ExampleContent() {
 	// true true
 }
 
-func ExampleLease() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	nothing := func(context.Context, once.Run) error { return nil }
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.Lease(mongolock.TTL(time.Minute), mongolock.Note("version 7"))))
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.Lease(mongolock.Shared())))
-	// Output:
-	// <nil>
-	// once: Lease(Shared()): several processes would run the function at the same time
-}
-
 func ExampleWith() {
 	db := anyDatabase()
 	defer db.Drop(ctx)
+	nothing := func(context.Context, once.Run) error { return nil }
+	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.TTL(time.Minute), mongolock.Note("version 7"))))
+	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.Shared())))
+	// Output:
+	// <nil>
+	// once: With(Shared()): several processes would run the function at the same time
+}
+
+func ExampleWithOwner() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
 	coll := db.Collection("once")
-	check(once.Do(ctx, coll, "import", func(context.Context, once.Run) error { return nil }, once.With(mongolock.WithOwner("billing-7"))))
+	check(once.Do(ctx, coll, "import", func(context.Context, once.Run) error { return nil }, once.WithOwner("billing-7")))
 	r, err := once.Look(ctx, coll, "import")
 	check(err)
 	fmt.Println(r.Past[0].Owner)
@@ -170,7 +170,7 @@ func ExampleLook() {
 	fmt.Println("done:", r.Done)
 	// Output:
 	// 1 failed "disk full"
-	// 2 done ""
+	// 2 succeeded ""
 	// done: true
 }
 

@@ -191,7 +191,27 @@ func TestAnUnlockDuringARenewalLeavesNothingLocked(t *testing.T) {
 	}
 }
 
+func TestALockHasTheOptionsOfWith(t *testing.T) {
+	client := mongolocktest.New(t)
+	l := locker(t, client, certmagiclock.With(mongolock.Note("certificates")), certmagiclock.WithPrefix(""))
+	for name, lock := range map[string]func() error{
+		"Lock":    func() error { return l.Lock(t.Context(), "Lock") },
+		"TryLock": func() error { _, err := l.TryLock(t.Context(), "TryLock"); return err },
+	} {
+		require.NoError(t, lock())
+		s, err := client.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		require.Len(t, s.Holders, 1)
+		assert.Equal(t, "certificates", s.Holders[0].Note)
+		require.NoError(t, l.Unlock(t.Context(), name))
+	}
+}
+
 func TestWrongArgumentsAreRefusedByName(t *testing.T) {
+	for _, o := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(2), mongolock.TTL(1)} {
+		_, err := certmagiclock.NewLocker(mongolocktest.New(t), certmagiclock.With(o))
+		assert.ErrorContains(t, err, "certmagiclock: With")
+	}
 	_, err := certmagiclock.New(nil, nil, nil, certmagiclock.WithLogger(nil))
 	for _, want := range []string{"the locker is nil", "the collection is nil", "a nil Option", "WithLogger(nil)"} {
 		assert.ErrorContains(t, err, want)

@@ -2,6 +2,7 @@ package webdavlock_test
 
 import (
 	"context"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"net/http"
@@ -47,7 +48,7 @@ func ExampleNew() {
 		locks, err := webdavlock.New(storage, "files")
 		check(err)
 		defer locks.Close()
-		s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+		s := httptest.NewServer(locks.Handler(&webdav.Handler{FileSystem: files}))
 		defer s.Close()
 		servers = append(servers, s)
 	}
@@ -91,7 +92,7 @@ func ExampleWithETag() {
 	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithETag(webdavlock.ETagOf(files)))
 	check(err)
 	defer locks.Close()
-	s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+	s := httptest.NewServer(locks.Handler(&webdav.Handler{FileSystem: files}))
 	defer s.Close()
 
 	token := send("LOCK", s.URL+"/plan.txt", lockInfo, "Depth", "0").Header.Get("Lock-Token")
@@ -110,6 +111,28 @@ func ExampleETagOf() {
 	// Output:
 	// "" <nil>
 	// true <nil>
+}
+
+// The answer to a request that is refused names the locks in the way.
+func ExampleLockSystem_Handler() {
+	locks, err := webdavlock.New(pathlock.InMemory(), "files")
+	check(err)
+	defer locks.Close()
+	s := httptest.NewServer(locks.Handler(&webdav.Handler{FileSystem: webdav.NewMemFS()}))
+	defer s.Close()
+
+	send("LOCK", s.URL+"/plan.txt", lockInfo, "Depth", "0")
+	r, err := http.NewRequest("PUT", s.URL+"/plan.txt", strings.NewReader("not mine"))
+	check(err)
+	resp, err := http.DefaultClient.Do(r)
+	check(err)
+	body, err := io.ReadAll(resp.Body)
+	check(err)
+	fmt.Println(resp.Status)
+	fmt.Println(strings.TrimPrefix(string(body), xml.Header))
+	// Output:
+	// 423 Locked
+	// <D:error xmlns:D="DAV:"><D:lock-token-submitted><D:href>/plan.txt</D:href></D:lock-token-submitted></D:error>
 }
 
 // The handler calls the rest; so may you.
