@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,6 +156,49 @@ func ExampleWithOwner() {
 	check(err)
 	fmt.Println(r.Past[0].Owner)
 	// Output: billing-7
+}
+
+// A log of one's own takes the place of slog.Default().
+func ExampleWithLogger() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	fmt.Println(once.Do(ctx, db.Collection("once"), "import", func(context.Context, once.Run) error { return nil }, once.WithLogger(logger)))
+	fmt.Println("warnings:", strings.Count(log.String(), "level=WARN"))
+	// Output:
+	// <nil>
+	// warnings: 0
+}
+
+// An observer sees the run by its name.
+func ExampleWithObserver() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
+	seen := &runs{began: make(chan string, 1)}
+	check(once.Do(ctx, db.Collection("once"), "import", func(context.Context, once.Run) error { return nil }, once.WithObserver(seen)))
+	fmt.Println(<-seen.began)
+	// Output: run of import
+}
+
+type runs struct{ began chan string }
+
+func (r *runs) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	if of.Op == mongolock.OpRun {
+		r.began <- "run of " + of.Key
+	}
+	return ctx, func(mongolock.Outcome) {}
+}
+
+// The function is told four minutes before another process could run it.
+func ExampleWithMargin() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
+	check(once.Do(ctx, db.Collection("once"), "import", func(_ context.Context, run once.Run) error {
+		fmt.Println("trusted for", run.Lease().Remaining().Round(time.Minute))
+		return nil
+	}, once.With(mongolock.TTL(10*time.Minute)), once.WithMargin(4*time.Minute)))
+	// Output: trusted for 6m0s
 }
 
 func ExampleLook() {

@@ -257,6 +257,34 @@ func ExampleNewLocker() {
 	// <nil>
 }
 
+// The note is what people see who look at the lock. Options with which several processes would obtain one
+// certificate are refused.
+func ExampleWith() {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		log.Panic(err)
+	}
+	defer client.Close()
+	locker, err := certmagiclock.NewLocker(client, certmagiclock.With(mongolock.Note("edge-3")), certmagiclock.WithPrefix("tls/"))
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
+		log.Panic(err)
+	}
+	status, err := client.Inspect(ctx, "tls/issue_cert_example.com")
+	fmt.Println(status.Holders[0].Note, err)
+	fmt.Println(locker.Unlock(ctx, "issue_cert_example.com"))
+
+	_, err = certmagiclock.NewLocker(client, certmagiclock.With(mongolock.Shared()))
+	fmt.Println(err)
+	// Output:
+	// edge-3 <nil>
+	// <nil>
+	// certmagiclock: With(Shared()): several processes would obtain one certificate at the same time
+}
+
 func ExampleNew() {
 	db, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
 	if err != nil {

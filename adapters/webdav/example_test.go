@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/net/webdav"
 
+	"github.com/mongolock/mongolock"
 	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -98,6 +100,51 @@ func ExampleWithETag() {
 	token := send("LOCK", s.URL+"/plan.txt", lockInfo, "Depth", "0").Header.Get("Lock-Token")
 	fmt.Println(send("PUT", s.URL+"/plan.txt", "new", "If", "("+token+` ["that of another day"])`).Status)
 	// Output: 412 Precondition Failed
+}
+
+// A request that shows no token takes a lock for as long as it lasts. Here is one that hangs.
+func ExampleWithOwner() {
+	storage := pathlock.InMemory()
+	locks, err := webdavlock.New(storage, "files", webdavlock.WithOwner("host-7"))
+	check(err)
+	defer locks.Close()
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/plan.txt", Duration: -1, ZeroDepth: true}) // as the handler does
+	check(err)
+
+	tree, err := pathlock.New(storage, "files")
+	check(err)
+	defer tree.Close()
+	all, err := tree.Locks(context.Background())
+	check(err)
+	fmt.Printf("%s by %s\n", all[0].Path, all[0].Owner)
+	// Output: /plan.txt by host-7
+}
+
+// With slog.DiscardHandler nothing is logged.
+func ExampleWithLogger() {
+	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithLogger(slog.New(slog.DiscardHandler)))
+	check(err)
+	fmt.Println(locks.Close())
+	// Output: <nil>
+}
+
+// The keys are those of the tree: its name and the path.
+func ExampleWithObserver() {
+	seen := make(keys, 8)
+	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithObserver(seen))
+	check(err)
+	defer locks.Close()
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
+	check(err)
+	fmt.Println(<-seen)
+	// Output: files:/docs
+}
+
+type keys chan string
+
+func (k keys) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	k <- of.Key
+	return ctx, func(mongolock.Outcome) {}
 }
 
 func ExampleETagOf() {
