@@ -101,8 +101,8 @@ func WithOwner(name string) Option { return engine(mongolock.WithOwner(name)) }
 // WithObserver sets an observer, for metrics and traces.
 func WithObserver(o mongolock.Observer) Option { return engine(mongolock.WithObserver(o)) }
 
-// WithMargin sets how long a lock ends for its holder before another process can be granted it, as
-// mongolock's does: from 0 to half the TTL, by default the smaller of 1 s and a tenth of the TTL.
+// WithMargin sets how long a lock ends for its holder before another process can be granted it. That
+// is from 0 to half the TTL, by default the smaller of 1 s and a tenth of it, as in package mongolock.
 func WithMargin(d time.Duration) Option { return engine(mongolock.WithMargin(d)) }
 
 // WithoutFeed makes waiters poll instead of listening for wake-ups, as mongolock's does.
