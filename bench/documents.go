@@ -55,7 +55,7 @@ func fillQueue(l *lab, coll *mongo.Collection, n int) {
 // locksIn returns the locks of a collection's documents. They are closed at the end; what is left
 // then runs out.
 func locksIn[T any](l *lab, coll *mongo.Collection) *doclock.Locks[T] {
-	locks := must(doclock.New[T](coll, doclock.With(quiet)))
+	locks := must(doclock.New[T](coll, doclock.WithLogger(silent)))
 	l.atEnd(func() error { _ = locks.Close(); return nil })
 	return locks
 }

@@ -131,7 +131,10 @@ func locksOf(driver *mongo.Client, name string) *mongo.Collection {
 	return driver.Database("bench_" + name).Collection("locks")
 }
 
-var quiet = mongolock.WithLogger(slog.New(slog.DiscardHandler))
+var (
+	silent = slog.New(slog.DiscardHandler)
+	quiet  = mongolock.WithLogger(silent)
+)
 
 // acquire and release end the part if they fail.
 func (l *lab) acquire(by *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {

@@ -145,7 +145,7 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 		return nil, err
 	}
 	r := &request{one: true, filter: p.filter, over: p.overOn(id)}
-	lease, err := l.client.TryAcquire(context.WithValue(ctx, requestKey{}, r), key, opts...)
+	lease, err := l.client.TryAcquire(context.WithValue(ctx, requestKey{}, r), key, l.with(opts)...)
 	if err != nil {
 		return nil, err
 	}

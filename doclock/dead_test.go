@@ -32,7 +32,7 @@ func TestADocumentThatWasClaimedTooOftenIsSetAsideAndComesBack(t *testing.T) {
 	coll := collection(t)
 	messages(t, coll, 2)
 	var log bytes.Buffer
-	locks := locksOn[message](t, coll, MaxAttempts(2), With(mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+	locks := locksOn[message](t, coll, MaxAttempts(2), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	var got []int
 	for range 4 { // the second time each of them is put back in another way
 		c := must(locks.TryClaim(t.Context(), pending, oldest))(t)

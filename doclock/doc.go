@@ -19,11 +19,22 @@
 //	…
 //	err = msg.Complete(ctx)
 //
-// A document comes with a *mongolock.Lease and its promises: the lease is renewed in the
-// background, it ends before the document can be granted again, and its token is greater than
-// every earlier one of the document. The engine is mongolock's. This package is a store under
-// it, and passes the tests of package storetest as every store does. The rest of this page says
-// how the store keeps a holder in a document of the application.
+// [Locks.Work] is the loop around that, for n workers of a process: it claims, calls a function, and
+// puts a message that failed back for a while. [MaxAttempts] sets aside what fails each time.
+//
+// [New] makes the [Locks] of a collection, one for each process. Its options are those of a client of
+// package mongolock ([WithOwner], [WithLogger], [WithObserver], [With]). A document comes with a
+// *mongolock.Lease and its promises: the lease is renewed in the background, it ends before the
+// document can be granted again, and its token is greater than every earlier one of the document.
+// Pass the lease's Context to the work.
+//
+// The application must leave one field of its documents alone, lock ([Field] names another), and
+// change a locked document with operators such as $set, or through doc.Value: whatever replaces the
+// whole document removes its lock. If locked documents have to be replaced, lock a key instead
+// (package mongolock). Package doclocktest tests your code without a server.
+//
+// The rest of this comment is how it works. The engine is mongolock's: this package is a store
+// under it, and passes the tests of package storetest as every store does.
 //
 // # The lock
 //

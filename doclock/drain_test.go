@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
@@ -26,7 +25,7 @@ func drain(t *testing.T, n, processes, workers int, most float64) {
 	messages(t, coll, n)
 	uri := uriOf(t)
 	for i := range taps {
-		locks = append(locks, locksOn[message](t, again(t, coll, uri, taps[i].On), With(mongolock.WithOwner(fmt.Sprint("p", i)))))
+		locks = append(locks, locksOn[message](t, again(t, coll, uri, taps[i].On), WithOwner(fmt.Sprint("p", i))))
 	}
 	require.NoError(t, locks[0].EnsureClaimIndex(t.Context(), pending, oldest))
 	for i := range taps {

@@ -9,7 +9,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 )
 
@@ -242,7 +241,7 @@ func ExampleMaxAttempts() {
 }
 
 // quiet keeps the log of what is set aside out of the examples' output.
-var quiet = doclock.With(mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+var quiet = doclock.WithLogger(slog.New(slog.DiscardHandler))
 
 func ExampleLocks_Dead() {
 	db := database()

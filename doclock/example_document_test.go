@@ -82,7 +82,7 @@ func ExampleDocument_Holder() {
 	db := database()
 	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"), doclock.With(mongolock.WithOwner("billing-7")))
+	orders, err := doclock.New[Order](db.Collection("orders"), doclock.WithOwner("billing-7"))
 	check(err)
 	defer orders.Close()
 	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))

@@ -15,7 +15,7 @@ func ExampleLocks_Inspect() {
 	db := database()
 	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"), doclock.With(mongolock.WithOwner("billing")))
+	orders, err := doclock.New[Order](db.Collection("orders"), doclock.WithOwner("billing"))
 	check(err)
 	defer orders.Close()
 	doc, err := orders.Acquire(ctx, doclock.ID("order-17"), mongolock.Note("invoice run"))

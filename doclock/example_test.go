@@ -124,7 +124,7 @@ func ExampleWith() {
 	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17"})
 	orders, err := doclock.New[Order](db.Collection("orders"),
-		doclock.With(mongolock.WithOwner("billing"), mongolock.TTL(10*time.Second)))
+		doclock.With(mongolock.TTL(10*time.Second)), doclock.WithOwner("billing"))
 	check(err)
 	defer orders.Close()
 
@@ -243,7 +243,7 @@ func ExampleLocks_Close() {
 	db := database()
 	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"), doclock.With(mongolock.WithMargin(50*time.Millisecond)))
+	orders, err := doclock.New[Order](db.Collection("orders"), doclock.WithMargin(50*time.Millisecond))
 	check(err)
 	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
 	check(err)

@@ -73,7 +73,7 @@ func handedOver(t *testing.T, f faulty, waiting waits, fault faultproxy.Action, 
 
 func observedBehindProxy(t *testing.T) (faulty, waits) {
 	waiting := make(waits, 1)
-	return behindProxy(t, false, 30*time.Second, With(mongolock.WithObserver(waiting))), waiting
+	return behindProxy(t, false, 30*time.Second, WithObserver(waiting)), waiting
 }
 
 // The hand-over is undone, because its token is lost with the reply. The clean-up or the

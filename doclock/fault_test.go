@@ -46,7 +46,7 @@ func behindProxy(t *testing.T, retry bool, ttl time.Duration, opts ...Option) fa
 	put(t, coll, order{ID: "o", State: "new"})
 	proxy := faultproxy.New(t, os.Getenv("MONGODB_URI"))
 	behind := again(t, coll, proxy.URI(), func(o *options.ClientOptions) { o.SetRetryWrites(retry) })
-	locks, err := New[order](behind, append(opts, With(mongolock.TTL(ttl), mongolock.WithLogger(slog.New(slog.DiscardHandler))))...)
+	locks, err := New[order](behind, append(opts, With(mongolock.TTL(ttl)), WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = locks.Close() })
 	put(t, coll, order{ID: "first"}) // its claim learns where the server's clock can write, so no faulty command has to

@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
@@ -61,8 +60,8 @@ type order struct {
 // that this takes no time.
 func locksOn[T any](t testing.TB, coll *mongo.Collection, opts ...Option) *Locks[T] {
 	t.Helper()
-	quiet := With(mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(50*time.Millisecond))
-	l, err := New[T](coll, append([]Option{quiet}, opts...)...)
+	quiet := []Option{WithLogger(slog.New(slog.DiscardHandler)), WithMargin(50 * time.Millisecond)}
+	l, err := New[T](coll, append(quiet, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l

@@ -25,7 +25,8 @@ type Locks[T any] struct {
 	pools  pools
 	unique unique
 
-	maxAttempts int // how often a document may be claimed; 0: any number
+	lease       []mongolock.AcquireOption // of every lock, before those of a call
+	maxAttempts int                       // how often a document may be claimed; 0: any number
 	logger      *slog.Logger
 }
 
@@ -52,7 +53,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locks[T]{store: s, client: client, codec: c, maxAttempts: conf.maxAttempts, logger: terms.Logger}
+	l := &Locks[T]{store: s, client: client, codec: c, lease: conf.lease, maxAttempts: conf.maxAttempts, logger: terms.Logger}
 	l.pools.begin(s)
 	return l, nil
 }
@@ -112,6 +113,7 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, by how, 
 	if by.wait && isID(key) {
 		ask = l.client.Acquire
 	}
+	opts = l.with(opts)
 	for {
 		r := &request{fields: fields, create: initial != nil, initial: insert, soft: by.soft}
 		lease, err := ask(context.WithValue(ctx, requestKey{}, r), key, opts...)

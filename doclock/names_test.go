@@ -61,7 +61,7 @@ func TestAWaiterIsWokenWhateverNameTheDocumentWasLockedBy(t *testing.T) {
 				coll := sagas(t)
 				put(t, coll, bson.D{{Key: "_id", Value: int64(17)}, {Key: "key", Value: "17"}, {Key: "type", Value: "order"}, {Key: "step", Value: 1}})
 				seen := make(waits, 8)
-				theirs := locksOn[saga](t, coll, With(mongolock.WithObserver(seen)))
+				theirs := locksOn[saga](t, coll, WithObserver(seen))
 				mine := theirs
 				if !same {
 					mine = locksOn[saga](t, coll)
@@ -112,7 +112,7 @@ func TestAWaiterIsNotHandedADocumentThatNoLongerMatches(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, order{ID: "o", State: "new"})
 	seen := make(waits, 1)
-	locks := locksOn[order](t, coll, With(mongolock.WithObserver(seen)))
+	locks := locksOn[order](t, coll, WithObserver(seen))
 	doc := must(locks.Acquire(t.Context(), ID("o")))(t)
 	failed := make(chan error, 1)
 	go func() {

@@ -34,7 +34,7 @@ func TestAnObserverSeesDocumentsAsThoseOfThisPackage(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, order{ID: "o"})
 	seen := &opCounts{count: map[string]int{}, keys: map[string]bool{}}
-	locks := locksOn[order](t, coll, With(mongolock.WithObserver(seen)))
+	locks := locksOn[order](t, coll, WithObserver(seen))
 	doc, err := locks.Acquire(t.Context(), ID("o"))
 	require.NoError(t, err)
 	stats := locks.Stats()
@@ -56,7 +56,7 @@ func TestAClaimThatComesTooLateIsSeenAsHeld(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, order{ID: "o"})
 	seen := &opCounts{count: map[string]int{}, keys: map[string]bool{}}
-	first, second := locksOn[order](t, coll), locksOn[order](t, coll, With(mongolock.WithObserver(seen)))
+	first, second := locksOn[order](t, coll), locksOn[order](t, coll, WithObserver(seen))
 	p, err := second.pool(t.Context(), bson.D{}, nil, nil)
 	require.NoError(t, err)
 	id, some, err := p.draw(t.Context())

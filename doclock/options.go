@@ -3,7 +3,10 @@ package doclock
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -23,6 +26,7 @@ type config struct {
 	field    string
 	registry *bson.Registry
 	engine   []mongolock.ClientOption
+	lease    []mongolock.AcquireOption // those that a client has no default for
 
 	maxAttempts int // 0: any number
 }
@@ -68,10 +72,45 @@ func MaxAttempts(n int) Option {
 	})
 }
 
-// With passes options to the lease engine: the default TTL, the owner's name, a logger, an
-// observer. Options of a single lease are arguments of the call that asks for it.
-func With(opts ...mongolock.ClientOption) Option {
-	return option(func(c *config) error { c.engine = append(c.engine, opts...); return nil })
+// With sets options of every lock and claim: mongolock.TTL, MaxHold, MaxStall, MaxWait, Note. The
+// options of a call override them. Shared and OneOf are refused by name, because a document has one holder at
+// a time, and so is Linger, because a lock that is kept would have an old document.
+func With(opts ...mongolock.AcquireOption) Option {
+	return option(func(c *config) error {
+		for _, o := range opts {
+			if def, ok := o.(mongolock.ClientOption); ok {
+				c.engine = append(c.engine, def)
+			} else {
+				c.lease = append(c.lease, o)
+			}
+		}
+		if err := checkLease(nil, c.lease); err != nil {
+			return fmt.Errorf("doclock: With: %w", err)
+		}
+		return nil
+	})
+}
+
+// WithLogger sets where the locks log, by default slog.Default(). A lost lock is a warning.
+func WithLogger(l *slog.Logger) Option { return engine(mongolock.WithLogger(l)) }
+
+// WithOwner names this process for people who look at its locks: 1 to 256 bytes of UTF-8, by default
+// host/pid.
+func WithOwner(name string) Option { return engine(mongolock.WithOwner(name)) }
+
+// WithObserver sets an observer, for metrics and traces.
+func WithObserver(o mongolock.Observer) Option { return engine(mongolock.WithObserver(o)) }
+
+// WithMargin sets how long a lock ends for its holder before another process can be granted it. That
+// is from 0 to half the TTL, by default the smaller of 1 s and a tenth of it, as in package mongolock.
+func WithMargin(d time.Duration) Option { return engine(mongolock.WithMargin(d)) }
+
+// WithoutFeed makes waiters poll instead of listening for wake-ups, as mongolock's does.
+func WithoutFeed() Option { return engine(mongolock.WithoutFeed()) }
+
+// engine passes an option to the lease engine, which checks it.
+func engine(o mongolock.ClientOption) Option {
+	return option(func(c *config) error { c.engine = append(c.engine, o); return nil })
 }
 
 // newConfig applies the options.
@@ -88,13 +127,26 @@ func newConfig(opts []Option) (config, error) {
 	return c, errors.Join(errs...)
 }
 
+// with returns the options of a lease, those of the call last.
+func (l *Locks[T]) with(opts []mongolock.AcquireOption) []mongolock.AcquireOption {
+	if len(l.lease) == 0 {
+		return opts
+	}
+	return slices.Concat(l.lease, opts)
+}
+
 // check refuses bad options of a lease, and those that would allow more than one holder, before
 // anything is sent.
 func (l *Locks[T]) check(opts []mongolock.AcquireOption) error {
 	if len(opts) == 0 {
 		return nil
 	}
-	terms, err := inside.TermsOf(l.client, "document", opts)
+	return checkLease(l.client, opts)
+}
+
+// checkLease is check for a client, which may be nil.
+func checkLease(client mongolock.Locker, opts []mongolock.AcquireOption) error {
+	terms, err := inside.TermsOf(client, "document", opts)
 	switch {
 	case err != nil:
 		return err

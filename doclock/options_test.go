@@ -51,7 +51,11 @@ func TestBadArgumentsAreRefusedByNameBeforeAnythingIsSent(t *testing.T) {
 		"a nil Option":          func() error { _, err := New[order](coll, nil); return err },
 		"have a field state":    func() error { _, err := New[order](coll, Field("state")); return err },
 		"TTL(1ms)":              func() error { _, err := New[order](coll, With(mongolock.TTL(time.Millisecond))); return err },
-		"a nil ClientOption":    func() error { _, err := New[order](coll, With(nil)); return err },
+		"a nil AcquireOption":   func() error { _, err := New[order](coll, With(nil)); return err },
+		"With: doclock: Shared": func() error { _, err := New[order](coll, With(mongolock.OneOf(2))); return err },
+		"With: doclock: Linger": func() error { _, err := New[order](coll, With(mongolock.Linger(1))); return err },
+		"WithOwner is empty":    func() error { _, err := New[order](coll, WithOwner("")); return err },
+		"WithObserver(nil)":     func() error { _, err := New[order](coll, WithObserver(nil)); return err },
 		"initial value's _id": func() error {
 			_, err := locks.TryAcquireOrCreate(t.Context(), ID("a"), order{ID: "b"})
 			return err
@@ -133,12 +137,30 @@ func TestBadOptionsOfALeaseAreRefusedTogetherBeforeAnythingIsSent(t *testing.T) 
 	assert.Empty(t, tap.TakeNames(), "commands sent")
 }
 
+func TestTheOptionsOfACallOverrideThoseOfAllLocks(t *testing.T) {
+	for n, opts := range [][]mongolock.AcquireOption{nil, {mongolock.TTL(time.Hour), mongolock.Note("by hand")}} {
+		coll := collection(t)
+		locks := locksOn[order](t, coll, WithOwner("billing"), With(mongolock.TTL(time.Minute), mongolock.Note("nightly")))
+		for name := range allLocking(locks, nil) {
+			put(t, coll, order{ID: name, State: "new"})
+			require.NoError(t, allLocking(locks, ID(name))[name](t.Context(), opts...), name)
+			s, err := locks.Inspect(t.Context(), ID(name))
+			require.NoError(t, err)
+			require.Len(t, s.Holders, 1)
+			h := s.Holders[0]
+			assert.Equal(t, "billing", h.Owner, name)
+			assert.Equal(t, []string{"nightly", "by hand"}[n], h.Note, name)
+			assert.InDelta(t, []time.Duration{time.Minute, time.Hour}[n], h.ExpireAt.Sub(h.Since), float64(10*time.Second), name)
+		}
+	}
+}
+
 // An observer sees the lease that is asked for, and not the check of its options.
 func TestTheCheckOfOptionsIsNotObserved(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, order{ID: "o"})
 	waiting := make(operations, 16)
-	locks := locksOn[order](t, coll, With(mongolock.WithObserver(waiting)))
+	locks := locksOn[order](t, coll, WithObserver(waiting))
 	doc, err := locks.Acquire(t.Context(), ID("o"), mongolock.TTL(time.Minute))
 	require.NoError(t, err)
 	require.NoError(t, doc.Release())

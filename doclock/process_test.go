@@ -30,7 +30,7 @@ func workUntilKilled(ctx context.Context, at target) error {
 	if err != nil {
 		return err
 	}
-	locks, err := New[message](conn.Database(at.DB).Collection(at.Coll), With(mongolock.TTL(at.TTL), mongolock.WithOwner("child")))
+	locks, err := New[message](conn.Database(at.DB).Collection(at.Coll), With(mongolock.TTL(at.TTL)), WithOwner("child"))
 	if err != nil {
 		return err
 	}

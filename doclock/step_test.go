@@ -24,7 +24,7 @@ func stepped(t *testing.T, by time.Duration, knew bool) (got, told time.Duration
 		held, err := locksOn[order](t, coll, With(mongolock.TTL(deadTTL))).TryAcquire(t.Context(), ID("o"))
 		require.NoError(t, err)
 		var out bytes.Buffer
-		rival := locksOn[order](t, s.collection(t), With(mongolock.WithLogger(slog.New(slog.NewTextHandler(&out, nil)))))
+		rival := locksOn[order](t, s.collection(t), WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
 		if knew {
 			_, err := rival.TryAcquire(t.Context(), ID("another"))
 			require.NoError(t, err)

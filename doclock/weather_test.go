@@ -76,8 +76,7 @@ func (w *storm) run(t *testing.T) {
 			}
 			return left, w.draw(2) == 0
 		})
-		locks, err := New[order](coll, With(mongolock.TTL(3*time.Second), mongolock.WithMargin(300*time.Millisecond),
-			mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithOwner(fmt.Sprint("process ", i))))
+		locks, err := New[order](coll, With(mongolock.TTL(3*time.Second)), WithMargin(300*time.Millisecond), WithLogger(slog.New(slog.DiscardHandler)), WithOwner(fmt.Sprint("process ", i)))
 		require.NoError(t, err)
 		all = append(all, locks)
 		working.Go(func() { w.work(ctx, locks) })

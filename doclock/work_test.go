@@ -52,7 +52,7 @@ func TestWorkThatFailsComesBackLaterAndLaterAndIsSetAsideInTheEnd(t *testing.T) 
 		coll := newReplicaSet(0).collection(t)
 		put(t, coll, bson.M{"_id": "bad", "state": "ready"})
 		var log bytes.Buffer
-		locks := locksOn[bson.M](t, coll, MaxAttempts(6), With(mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		locks := locksOn[bson.M](t, coll, MaxAttempts(6), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		var at []time.Time
@@ -170,7 +170,7 @@ func TestWorkThatEndsItsClaimAndFailsIsLogged(t *testing.T) {
 		coll := newReplicaSet(0).collection(t)
 		put(t, coll, bson.M{"_id": "m", "state": "ready"})
 		var log bytes.Buffer
-		locks := locksOn[bson.M](t, coll, With(mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		locks := locksOn[bson.M](t, coll, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.NoError(t, locks.Work(ctx, 1, ready, nil, func(ctx context.Context, msg *Claimed[bson.M]) error {

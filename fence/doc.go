@@ -1,11 +1,5 @@
 // Package fence makes writes to MongoDB that an outdated lock holder can no longer make.
 //
-// A lock service cannot stop a process that was paused past the end of its lease and
-// then goes on as if nothing had happened. The resource can: it remembers the newest
-// fencing token that has written and refuses older ones. Here the resource is a
-// MongoDB document, and it keeps the token in a field: _fence, unless [Field] names
-// another.
-//
 //	lease, err := client.Acquire(ctx, "nightly-report")
 //	…
 //	_, err = fence.UpdateOne(ctx, reports, lease.Token(),
@@ -14,6 +8,22 @@
 //	if errors.Is(err, fence.ErrFenced) {
 //		return err // a newer token has written: stop
 //	}
+//
+// A lock service cannot stop a process that was paused past the end of its lease and
+// then goes on as if nothing had happened. The resource can: it remembers the newest
+// fencing token that has written and refuses older ones. Here the resource is a
+// MongoDB document, and it keeps the token in a field: _fence, unless [Field] names
+// another.
+//
+//   - [UpdateOne], [UpdateByID], [ReplaceOne] and [InsertOne] are the driver's calls, with the token
+//     of a lease, a term or a run before the filter. Their options are those of the driver
+//     ([UpdateOptions], [ReplaceOptions], [InsertOptions]), and [Upsert].
+//   - Let all writers of a document use this package, and hold the same key. A write that does not
+//     come through it is not checked.
+//   - Write with "majority", the default of MongoDB since 5.0.
+//   - To fence several documents, begin a transaction with a fenced write.
+//
+// A write costs no more commands than without the token. The rest of this comment is how it works.
 //
 // # How it works
 //

@@ -69,7 +69,10 @@ func TestAFenceOfAnotherTypeIsReported(t *testing.T) {
 			field any
 			text  string
 		}{{"five", "five"}, {bson.A{int64(3), int64(99)}, "99"}, {bson.A{int64(99), int64(3)}, "99"}, {bson.A{nil}, "null"}, {bson.A{}, "[]"}, {bson.A{bson.A{int64(3)}}, "3"}} {
-			put(t, coll, d("_id", "x", "_fence", c.field))
+			if _, err := coll.InsertOne(t.Context(), d("_id", "x", "_fence", c.field)); err != nil {
+				require.ErrorContains(t, err, "nested arrays are not supported", "only FerretDB stores no such document")
+				continue
+			}
 			_, err := write(t.Context(), coll, 6, 1)
 			assert.ErrorContains(t, err, c.text)
 			assert.ErrorContains(t, err, "not a token")

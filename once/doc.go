@@ -6,8 +6,23 @@
 //		return migrate(ctx) // ctx ends when the lease does
 //	})
 //
-// This comment is the protocol. Each name has a document, and package doclock locks it. So the
-// lock and the record are one document, and a dead runner is replaced by the rules of every
+// Call [Do] wherever the work may have to be done, such as at the start of each pod, and go on when it
+// returns nil: then the work is done, here or in another process, now or earlier. It returns the
+// function's error if that failed here, and a [FailedError] if it failed elsewhere while this call
+// waited. [TryDo] does not wait.
+//
+//   - If a process dies before the record is written, the function runs again. So it must be safe
+//     to repeat: see "What once means".
+//   - New work gets a new name. [Content] notices work that was changed under its old one.
+//   - [WithOwner], [WithLogger], [WithObserver] and [With] are as in package mongolock. With
+//     mongolock.TTL, a process that died is replaced sooner than after 30 s; MaxWait bounds the wait.
+//   - [Look] and [List] show the records: each run, by which process, how long, and its [Outcome].
+//     [Reset] makes the next call run the function again. So do mongolock once and its --again.
+//
+// Keep the records in a collection of their own.
+//
+// The rest of this comment is the protocol. Each name has a document, and package doclock locks it. So
+// the lock and the record are one document, and a dead runner is replaced by the rules of every
 // lease (docs/design.md §4.3). This package adds no command of its own to the protocol.
 //
 // # What once means
@@ -36,7 +51,7 @@
 //
 //	          granted, not done yet           fn returned nil
 //	Do ── look ──▶ lock ───────▶ RUNNING ──────────────────────▶ DONE     for ever, until Reset
-//	 │               ▲              │ fn returned an error
+//	 │               ▲              │ fn returned an error, or panicked
 //	 │ done: return  │ wait         ├──────────────────────────▶ FAILED   the next call runs it again
 //	 ▼               │              │ fn stopped because ctx ended
 //	               held             ├──────────────────────────▶ STOPPED  a waiter runs it again

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,7 +114,7 @@ func ExampleRun_Lease() {
 			run.Lease().Progress() // after each part
 		}
 		return run.Lease().Err()
-	}, once.Lease(mongolock.MaxStall(time.Minute)))
+	}, once.With(mongolock.MaxStall(time.Minute)))
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -134,26 +136,69 @@ func ExampleContent() {
 	// true true
 }
 
-func ExampleLease() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	nothing := func(context.Context, once.Run) error { return nil }
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.Lease(mongolock.TTL(time.Minute), mongolock.Note("version 7"))))
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.Lease(mongolock.Shared())))
-	// Output:
-	// <nil>
-	// once: Lease(Shared()): several processes would run the function at the same time
-}
-
 func ExampleWith() {
 	db := anyDatabase()
 	defer db.Drop(ctx)
+	nothing := func(context.Context, once.Run) error { return nil }
+	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.TTL(time.Minute), mongolock.Note("version 7"))))
+	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.Shared())))
+	// Output:
+	// <nil>
+	// once: With(Shared()): several processes would run the function at the same time
+}
+
+func ExampleWithOwner() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
 	coll := db.Collection("once")
-	check(once.Do(ctx, coll, "import", func(context.Context, once.Run) error { return nil }, once.With(mongolock.WithOwner("billing-7"))))
+	check(once.Do(ctx, coll, "import", func(context.Context, once.Run) error { return nil }, once.WithOwner("billing-7")))
 	r, err := once.Look(ctx, coll, "import")
 	check(err)
 	fmt.Println(r.Past[0].Owner)
 	// Output: billing-7
+}
+
+// A log of one's own takes the place of slog.Default().
+func ExampleWithLogger() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	fmt.Println(once.Do(ctx, db.Collection("once"), "import", func(context.Context, once.Run) error { return nil }, once.WithLogger(logger)))
+	fmt.Println("warnings:", strings.Count(log.String(), "level=WARN"))
+	// Output:
+	// <nil>
+	// warnings: 0
+}
+
+// An observer sees the run by its name.
+func ExampleWithObserver() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
+	seen := &runs{began: make(chan string, 1)}
+	check(once.Do(ctx, db.Collection("once"), "import", func(context.Context, once.Run) error { return nil }, once.WithObserver(seen)))
+	fmt.Println(<-seen.began)
+	// Output: run of import
+}
+
+type runs struct{ began chan string }
+
+func (r *runs) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	if of.Op == mongolock.OpRun {
+		r.began <- "run of " + of.Key
+	}
+	return ctx, func(mongolock.Outcome) {}
+}
+
+// The function is told four minutes before another process could run it.
+func ExampleWithMargin() {
+	db := anyDatabase()
+	defer db.Drop(ctx)
+	check(once.Do(ctx, db.Collection("once"), "import", func(_ context.Context, run once.Run) error {
+		fmt.Println("trusted for", run.Lease().Remaining().Round(time.Minute))
+		return nil
+	}, once.With(mongolock.TTL(10*time.Minute)), once.WithMargin(4*time.Minute)))
+	// Output: trusted for 6m0s
 }
 
 func ExampleLook() {
@@ -170,7 +215,7 @@ func ExampleLook() {
 	fmt.Println("done:", r.Done)
 	// Output:
 	// 1 failed "disk full"
-	// 2 done ""
+	// 2 succeeded ""
 	// done: true
 }
 

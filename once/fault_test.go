@@ -37,7 +37,7 @@ func cutOff(t *testing.T, w *world, first once.Func) (answer error) {
 	cut.Store(true)
 	working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Minute))) })
 	working.Wait()
-	assert.Equal(t, []string{"1 pod-1 died", "2 pod-2 done"}, w.record())
+	assert.Equal(t, []string{"1 pod-1 died", "2 pod-2 succeeded"}, w.record())
 	return answer
 }
 
@@ -86,7 +86,7 @@ func TestALostReplyAtEachStepLeavesOneRecord(t *testing.T) {
 						assert.Empty(t, w.record())
 					default:
 						require.NoError(t, err)
-						assert.Equal(t, []string{"1 pod-1 done"}, w.record())
+						assert.Equal(t, []string{"1 pod-1 succeeded"}, w.record())
 					}
 					began := time.Now()
 					require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Second)))
@@ -116,7 +116,7 @@ func TestWorkThatIsDoneAndNotRecordedIsDoneAgain(t *testing.T) {
 		require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(0)))
 		assert.Equal(t, []string{"pod-1", "pod-2"}, w.runs)
-		assert.Equal(t, []string{"1 pod-1 died", "2 pod-2 done"}, w.record())
+		assert.Equal(t, []string{"1 pod-1 died", "2 pod-2 succeeded"}, w.record())
 		w.ranApart()
 	})
 }
@@ -133,7 +133,7 @@ func TestAnElectionWithAnotherClockTakesNoRunFromItsRunner(t *testing.T) {
 			w.Elect(time.Duration(30*(i%2)) * time.Second)
 		}
 		working.Wait()
-		assert.Equal(t, []string{"1 pod-1 done"}, w.record())
+		assert.Equal(t, []string{"1 pod-1 succeeded"}, w.record())
 	})
 }
 
@@ -206,11 +206,11 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 			"once: a nil Option":                      once.Do(t.Context(), coll, name, fn, nil),
 			"once: Content(): nothing is given":       once.Do(t.Context(), coll, name, fn, once.Content()),
 			"once: Content is given twice":            once.Do(t.Context(), coll, name, fn, once.Content([]byte("a")), once.Content([]byte("a"))),
-			"once: Lease(Shared())":                   once.Do(t.Context(), coll, name, fn, once.Lease(mongolock.Shared())),
-			"once: Lease(OneOf(3))":                   once.Do(t.Context(), coll, name, fn, once.Lease(mongolock.OneOf(3))),
-			"once: Lease(MinHold(1s))":                once.Do(t.Context(), coll, name, fn, once.Lease(mongolock.MinHold(time.Second))),
-			"once: Lease: mongolock: TTL(1ns)":        once.Do(t.Context(), coll, name, fn, once.Lease(mongolock.TTL(1))),
-			"mongolock: WithOwner":                    once.Do(t.Context(), coll, name, fn, once.With(mongolock.WithOwner(""))),
+			"once: With(Shared())":                    once.Do(t.Context(), coll, name, fn, once.With(mongolock.Shared())),
+			"once: With(OneOf(3))":                    once.Do(t.Context(), coll, name, fn, once.With(mongolock.OneOf(3))),
+			"once: With(MinHold(1s))":                 once.Do(t.Context(), coll, name, fn, once.With(mongolock.MinHold(time.Second))),
+			"once: With: mongolock: TTL(1ns)":         once.Do(t.Context(), coll, name, fn, once.With(mongolock.TTL(1))),
+			"mongolock: WithOwner":                    once.Do(t.Context(), coll, name, fn, once.WithOwner("")),
 			"once: Reset: the reason is empty":        once.Reset(t.Context(), coll, name, " "),
 			"once: Reset: the collection is nil":      once.Reset(t.Context(), nil, name, "x"),
 			"once: Look: the collection is nil":       second(once.Look(t.Context(), nil, name)),

@@ -80,13 +80,13 @@ func takes(d time.Duration) once.Func {
 }
 
 // quiet are the options of a process.
-func quiet(who string) once.Option {
-	return once.With(mongolock.WithOwner(who), mongolock.TTL(ttl), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+func quiet(who string) []once.Option {
+	return []once.Option{once.With(mongolock.TTL(ttl)), once.WithOwner(who), once.WithLogger(slog.New(slog.DiscardHandler))}
 }
 
 // do is a process that calls Do.
 func (w *world) do(ctx context.Context, who string, trouble docset.Trouble, rest once.Func, opts ...once.Option) error {
-	return once.Do(ctx, w.collection(trouble), name, w.work(who, rest), append(opts, quiet(who))...)
+	return once.Do(ctx, w.collection(trouble), name, w.work(who, rest), append(opts, quiet(who)...)...)
 }
 
 // record is what the record shows, without times and tokens.
@@ -102,7 +102,7 @@ func (w *world) record() (all []string) {
 		all = append(all, text)
 	}
 	last := len(r.Past) - 1
-	assert.Equal(w.t, r.Done, last >= 0 && r.Past[last].Outcome == once.Done)
+	assert.Equal(w.t, r.Done, last >= 0 && r.Past[last].Outcome == once.Succeeded)
 	return all
 }
 

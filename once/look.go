@@ -103,7 +103,7 @@ func Reset(ctx context.Context, coll *mongo.Collection, name, reason string, opt
 	case d == nil:
 		return fmt.Errorf("once: %q: %w", name, ErrNotFound)
 	}
-	doc, err := l.locks.TryAcquire(ctx, doclock.ID(name), conf.lease...)
+	doc, err := l.locks.TryAcquire(ctx, doclock.ID(name))
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestAnObserverSeesTheRunAndHowItEnded(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var o watcher
 		coll := w.collection(docset.None)
-		observed := once.With(mongolock.WithObserver(&o))
+		observed := once.WithObserver(&o)
 		shown := ""
 		do := func(name string, fn once.Func, opts ...once.Option) error {
 			return once.Do(t.Context(), coll, name, fn, append(opts, observed)...)
@@ -62,7 +62,7 @@ func TestAnObserverSeesTheRunAndHowItEnded(t *testing.T) {
 		require.Error(t, do("too long", func(ctx context.Context, _ once.Run) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}, once.Lease(mongolock.MaxHold(time.Minute))))
+		}, once.With(mongolock.MaxHold(time.Minute))))
 		assert.Panics(t, func() { _ = do("panicked", func(context.Context, once.Run) error { panic("at the disk") }) })
 		time.Sleep(time.Second) // the observer is told beside the call
 		assert.ElementsMatch(t, []string{"once done granted", "once broken failed", "once too long lost", "once panicked failed"}, o.seen())

@@ -130,7 +130,7 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 	if coll == nil {
 		return nil, wrong
 	}
-	locks, err := doclock.New[document](coll, doclock.With(conf.with...))
+	locks, err := doclock.New[document](coll, append(conf.locks, doclock.With(conf.lease...))...)
 	if err := errors.Join(wrong, err); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 		}
 	})
 	filter, initial := l.initial()
-	doc, err := l.locks.AcquireOrCreate(ctx, filter, initial, l.lease...)
+	doc, err := l.locks.AcquireOrCreate(ctx, filter, initial)
 	why := context.Cause(ctx)
 	settle(nil)
 	watching.Wait()
@@ -197,7 +197,7 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 func (l *ledger) tryAcquire(ctx context.Context, _ int) (*doclock.Document[document], error) {
 	filter, initial := l.initial()
 	ctx = context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg, Key: l.name})
-	doc, err := l.locks.TryAcquireOrCreate(ctx, filter, initial, l.lease...)
+	doc, err := l.locks.TryAcquireOrCreate(ctx, filter, initial)
 	if errors.Is(err, mongolock.ErrHeld) {
 		return nil, errElsewhere
 	}
@@ -239,9 +239,11 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 			seen = lost
 		}
 		tell(mongolock.Outcome{Err: seen, Token: lease.Token(), Count: 1})
-		outcome := Done
+		outcome := Succeeded
 		switch {
 		case why == nil:
+		case errors.Is(why, errReturnedNot):
+			outcome = Panicked
 		case ctx.Err() != nil && (errors.Is(why, ctx.Err()) || errors.Is(why, context.Cause(ctx))):
 			outcome = Stopped
 		default:

@@ -34,7 +34,7 @@ func TestOneOfSeveralProcessesRunsAndTheOthersWait(t *testing.T) {
 		}
 		working.Wait()
 		require.Len(t, w.runs, 1)
-		assert.Equal(t, []string{"1 " + w.runs[0] + " done"}, w.record())
+		assert.Equal(t, []string{"1 " + w.runs[0] + " succeeded"}, w.record())
 	})
 }
 
@@ -55,7 +55,7 @@ func TestARecordNamesTheRunnerItsStartAndItsDuration(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		began := time.Now().Add(docset.Epoch)
 		text := once.Content([]byte("create index"))
-		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(90*time.Second), text, once.Lease(mongolock.Note("version 7"))))
+		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(90*time.Second), text, once.With(mongolock.Note("version 7"))))
 		r, err := once.Look(t.Context(), w.calm(), name)
 		require.NoError(t, err)
 		require.Len(t, r.Past, 1)
@@ -104,7 +104,7 @@ func TestAFailureIsSeenByThoseThatWaitedAndRepeatedByTheNextCall(t *testing.T) {
 			return nil
 		}))
 		require.Len(t, w.runs, 2)
-		assert.Equal(t, []string{"1 " + w.runs[0] + " failed: no such column", "2 again done"}, w.record())
+		assert.Equal(t, []string{"1 " + w.runs[0] + " failed: no such column", "2 again succeeded"}, w.record())
 		w.ranApart()
 	})
 }
@@ -121,20 +121,26 @@ func TestARunThatIsStoppedWithItsCallerGoesOnElsewhere(t *testing.T) {
 		time.Sleep(time.Minute) // virtual: the other waits
 		cancel()
 		working.Wait()
-		assert.Equal(t, []string{"1 pod-1 stopped: context canceled", "2 pod-2 done"}, w.record())
+		assert.Equal(t, []string{"1 pod-1 stopped: context canceled", "2 pod-2 succeeded"}, w.record())
 		w.ranApart()
 	})
 }
 
 func TestAPanicIsAFailureAndFreesTheLock(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
+		waited := make(chan error, 1)
 		assert.PanicsWithValue(t, "oh", func() {
-			_ = w.do(t.Context(), "pod-1", docset.None, func(context.Context, once.Run) error { panic("oh") })
+			_ = w.do(t.Context(), "pod-1", docset.None, func(context.Context, once.Run) error {
+				go func() { waited <- w.do(t.Context(), "pod-3", docset.None, takes(0)) }()
+				time.Sleep(time.Minute) // virtual: the other waits
+				panic("oh")
+			})
 		})
+		assert.ErrorIs(t, <-waited, once.ErrFailed, "it is not tried in turn by all that wait")
 		began := time.Now()
 		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(0)))
 		assert.Less(t, time.Since(began), time.Second)
-		assert.Equal(t, []string{"1 pod-1 failed: the function panicked, or ended its goroutine", "2 pod-2 done"}, w.record())
+		assert.Equal(t, []string{"1 pod-1 panicked: the function panicked, or ended its goroutine", "2 pod-2 succeeded"}, w.record())
 	})
 }
 
@@ -168,24 +174,24 @@ func TestAContentIsItsPartsAndWhereTheyBegin(t *testing.T) {
 func TestAResetMakesTheNextCallRunAndIsRecorded(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(0)))
-		require.NoError(t, once.Reset(t.Context(), w.calm(), name, "the index was dropped by hand", quiet("ada")))
+		require.NoError(t, once.Reset(t.Context(), w.calm(), name, "the index was dropped by hand", quiet("ada")...))
 		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Hour)))
 		require.NoError(t, w.do(t.Context(), "pod-3", docset.None, takes(0)))
-		assert.Equal(t, []string{"1 pod-1 done", "1 ada undone: the index was dropped by hand", "2 pod-2 done"}, w.record())
+		assert.Equal(t, []string{"1 pod-1 succeeded", "1 ada undone: the index was dropped by hand", "2 pod-2 succeeded"}, w.record())
 	})
 }
 
 func TestAResetDisturbsNoRunAndMakesNoRecord(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		err := once.Reset(t.Context(), w.calm(), name, "x", quiet("ada"))
+		err := once.Reset(t.Context(), w.calm(), name, "x", quiet("ada")...)
 		assert.ErrorContains(t, err, "once: never run")
 		assert.Empty(t, w.record())
 		var working sync.WaitGroup
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
 		time.Sleep(time.Second) // virtual: it runs by now
-		assert.ErrorIs(t, once.Reset(t.Context(), w.calm(), name, "x", quiet("ada")), mongolock.ErrHeld)
+		assert.ErrorIs(t, once.Reset(t.Context(), w.calm(), name, "x", quiet("ada")...), mongolock.ErrHeld)
 		working.Wait()
-		assert.Equal(t, []string{"1 pod-1 done"}, w.record())
+		assert.Equal(t, []string{"1 pod-1 succeeded"}, w.record())
 	})
 }
 
@@ -195,7 +201,7 @@ func TestAWaitEndsWithMaxWaitAndWithItsContext(t *testing.T) {
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
 		time.Sleep(time.Second) // virtual: it runs by now
 		began := time.Now()
-		err := w.do(t.Context(), "pod-2", docset.None, takes(0), once.Lease(mongolock.MaxWait(5*time.Second)))
+		err := w.do(t.Context(), "pod-2", docset.None, takes(0), once.With(mongolock.MaxWait(5*time.Second)))
 		var held *mongolock.HeldError
 		require.ErrorAs(t, err, &held)
 		assert.Equal(t, "pod-1", held.Holders[0].Owner)
@@ -228,7 +234,7 @@ func TestAListHasEveryRecordAndNoStrangers(t *testing.T) {
 		_, err := coll.InsertOne(t.Context(), map[string]any{"_id": "c"})
 		require.NoError(t, err)
 		for _, name := range []string{"b", "a"} {
-			require.NoError(t, once.Do(t.Context(), coll, name, takes(0), quiet("pod-1")))
+			require.NoError(t, once.Do(t.Context(), coll, name, takes(0), quiet("pod-1")...))
 		}
 		var names []string
 		for r, err := range once.List(t.Context(), coll) {

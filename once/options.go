@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
@@ -21,7 +24,7 @@ type Option interface{ apply(*config) error }
 type config struct {
 	sum   string // of the content; empty: none was given
 	lease []mongolock.AcquireOption
-	with  []mongolock.ClientOption
+	locks []doclock.Option
 }
 
 type option func(*config) error
@@ -56,19 +59,32 @@ func sumOf(parts [][]byte) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Lease sets options of the lease under which the function runs: TTL, Note, MaxHold, MaxStall.
-// MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and Linger are
+// With sets options of the lease under which the function runs: mongolock.TTL, Note, MaxHold,
+// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and Linger are
 // refused by name: with the first two several processes would run the function at the same
 // time, with the others the lock would be kept for no purpose.
-func Lease(opts ...mongolock.AcquireOption) Option {
+func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
 }
 
-// With passes options to the lease engine: the owner's name, which goes into the record, a
-// logger, an observer, the margin. An observer sees the claim, the lease and the run of the
-// function (OpAcquire, OpHold, OpRun), with the name as their key.
-func With(opts ...mongolock.ClientOption) Option {
-	return option(func(c *config) error { c.with = append(c.with, opts...); return nil })
+// WithLogger sets where the call logs, by default slog.Default(). A lost lease is a warning.
+func WithLogger(l *slog.Logger) Option { return locks(doclock.WithLogger(l)) }
+
+// WithOwner names this process in the record, and for people who look at the lock: 1 to 256 bytes of
+// UTF-8, by default host/pid.
+func WithOwner(name string) Option { return locks(doclock.WithOwner(name)) }
+
+// WithObserver sets an observer. It sees the claim, the lease and the run of the function (OpAcquire,
+// OpHold, OpRun), with the name as their key.
+func WithObserver(o mongolock.Observer) Option { return locks(doclock.WithObserver(o)) }
+
+// WithMargin sets how long the function's context ends before another process can run it, as
+// mongolock's does.
+func WithMargin(d time.Duration) Option { return locks(doclock.WithMargin(d)) }
+
+// locks passes an option to the lock of the record.
+func locks(o doclock.Option) Option {
+	return option(func(c *config) error { c.locks = append(c.locks, o); return nil })
 }
 
 const maxName = 256 // bytes
@@ -90,15 +106,18 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 	terms, err := inside.TermsOf(nil, "once", c.lease)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("once: Lease: %w", err)
+		err = fmt.Errorf("once: With: %w", err)
 	case terms.Mode == store.Shared:
-		err = errors.New("once: Lease(Shared()): several processes would run the function at the same time")
+		err = errors.New("once: With(Shared()): several processes would run the function at the same time")
 	case terms.Mode != store.Exclusive:
-		err = fmt.Errorf("once: Lease(OneOf(%d)): several processes would run the function at the same time", terms.Limit)
+		err = fmt.Errorf("once: With(OneOf(%d)): several processes would run the function at the same time", terms.Limit)
 	case terms.MinHold > 0:
-		err = fmt.Errorf("once: Lease(MinHold(%v)): the others would wait for nothing", terms.MinHold)
+		err = fmt.Errorf("once: With(MinHold(%v)): the others would wait for nothing", terms.MinHold)
 	case terms.Linger > 0:
-		err = fmt.Errorf("once: Lease(Linger(%v)): the function does not run again", terms.Linger)
+		err = fmt.Errorf("once: With(Linger(%v)): the function does not run again", terms.Linger)
+	}
+	if err != nil {
+		c.lease = nil // doclock would say it once more
 	}
 	return c, errors.Join(append(errs, err)...)
 }

@@ -50,7 +50,7 @@ func start(ctx context.Context, p pod) error {
 			return ctx.Err()
 		}
 		return nil
-	}, once.With(mongolock.TTL(p.TTL), mongolock.WithOwner(p.Name)))
+	}, once.With(mongolock.TTL(p.TTL)), once.WithOwner(p.Name))
 	fmt.Println("answer:", err)
 	return nil
 }
@@ -106,6 +106,6 @@ func TestOneOfFiveProcessesRunsAndIsReplacedWhenItIsKilled(t *testing.T) {
 	assert.True(t, r.Done)
 	assert.Equal(t, once.Died, r.Past[0].Outcome)
 	assert.Equal(t, "pod-0", r.Past[0].Owner)
-	assert.Equal(t, once.Done, r.Past[1].Outcome)
+	assert.Equal(t, once.Succeeded, r.Past[1].Outcome)
 	assert.Greater(t, r.Past[1].Token, r.Past[0].Token)
 }

@@ -2,6 +2,7 @@ package once
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,23 +12,24 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// An Outcome is how a run ended.
+// An Outcome is how a run ended. The names are those of package schedule.
 type Outcome string
 
 // The outcomes.
 const (
-	Running Outcome = "running" // it has not ended
-	Done    Outcome = "done"
-	Failed  Outcome = "failed"  // the function returned an error
-	Stopped Outcome = "stopped" // the function returned because the context of its caller ended
-	Died    Outcome = "died"    // the process died, or lost its lease, before it recorded an end
-	Undone  Outcome = "undone"  // not a run: Reset was called
+	Running   Outcome = "running"   // it has not ended
+	Succeeded Outcome = "succeeded" // the function returned nil
+	Failed    Outcome = "failed"    // the function returned an error
+	Panicked  Outcome = "panicked"  // the function panicked, or ended its goroutine
+	Stopped   Outcome = "stopped"   // the function returned because the context of its caller ended
+	Died      Outcome = "died"      // the process died, or lost its lease, before it recorded an end
+	Undone    Outcome = "undone"    // not a run: Reset was called
 )
 
 // An Entry is one run in a record.
 type Entry struct {
 	Number  int       `bson:"number"  json:"number"` // 1 for the very first run
-	Owner   string    `bson:"owner"   json:"owner"`  // the process, as With(mongolock.WithOwner(…)) names it
+	Owner   string    `bson:"owner"   json:"owner"`  // the process, as WithOwner names it
 	Note    string    `bson:"note,omitempty" json:"note,omitempty"`
 	Token   int64     `bson:"token"   json:"token,string"`
 	Sum     string    `bson:"sum,omitempty" json:"sum,omitempty"` // the checksum of its Content
@@ -92,10 +94,10 @@ func read(raw bson.Raw) (*document, error) {
 	return d, nil
 }
 
-// newest returns the newest entry with an outcome, or nil.
-func (d *document) newest(o Outcome) *Entry {
+// newest returns the newest entry with one of these outcomes, or nil.
+func (d *document) newest(of ...Outcome) *Entry {
 	for i := len(d.Past) - 1; i >= 0; i-- {
-		if d.Past[i].Outcome == o {
+		if slices.Contains(of, d.Past[i].Outcome) {
 			return &d.Past[i]
 		}
 	}
@@ -104,7 +106,7 @@ func (d *document) newest(o Outcome) *Entry {
 
 // failures returns the number of the newest run that failed; 0 if none did.
 func (d *document) failures() int {
-	if e := d.newest(Failed); e != nil {
+	if e := d.newest(Failed, Panicked); e != nil {
 		return e.Number
 	}
 	return 0
@@ -114,13 +116,13 @@ func (d *document) failures() int {
 // done, or a newer run than number failures has failed elsewhere.
 func (d *document) settled(sum string, failures int) (bool, error) {
 	if d.Done {
-		e := d.newest(Done)
+		e := d.newest(Succeeded)
 		if e != nil && sum != "" && e.Sum != "" && e.Sum != sum {
 			return true, &ChangedError{Name: d.Name, Run: *e, Sum: sum}
 		}
 		return true, nil
 	}
-	if e := d.newest(Failed); e != nil && e.Number > failures {
+	if e := d.newest(Failed, Panicked); e != nil && e.Number > failures {
 		return true, &FailedError{Name: d.Name, Run: *e}
 	}
 	return false, nil
@@ -150,7 +152,7 @@ func (d *document) end(o Outcome, ended time.Time, why error) {
 			e.Error = strings.ToValidUTF8(e.Error[:maxError], "") + "…"
 		}
 	}
-	d.Past, d.Done = past, o == Done
+	d.Past, d.Done = past, o == Succeeded
 }
 
 // outcomeOf returns how the run with that token ended; empty if the document no longer has it.

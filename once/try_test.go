@@ -17,7 +17,7 @@ import (
 func TestTryDoDoesNotWaitForAnotherProcess(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		try := func(rest once.Func) (bool, error) {
-			return once.TryDo(t.Context(), w.calm(), name, w.work("second", rest), quiet("second"))
+			return once.TryDo(t.Context(), w.calm(), name, w.work("second", rest), quiet("second")...)
 		}
 		first := make(chan error, 1)
 		go func() { first <- w.do(t.Context(), "first", docset.None, takes(time.Minute)) }()
@@ -37,10 +37,10 @@ func TestTryDoDoesNotWaitForAnotherProcess(t *testing.T) {
 
 func TestTryDoRunsTheFunctionAndReturnsItsError(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		done, err := once.TryDo(t.Context(), w.calm(), name, failing, quiet("first"))
+		done, err := once.TryDo(t.Context(), w.calm(), name, failing, quiet("first")...)
 		assert.False(t, done)
 		assert.ErrorIs(t, err, errBroken)
-		done, err = once.TryDo(t.Context(), w.calm(), name, takes(time.Second), quiet("first"))
+		done, err = once.TryDo(t.Context(), w.calm(), name, takes(time.Second), quiet("first")...)
 		require.NoError(t, err)
 		assert.True(t, done)
 		_, err = once.TryDo(t.Context(), nil, name, nil)

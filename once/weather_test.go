@@ -95,7 +95,7 @@ func blow(t *testing.T, seed uint64, heedless bool) (overlap bool) {
 		require.NoError(t, err)
 		dones := 0
 		for _, e := range r.Past {
-			if e.Outcome == once.Done {
+			if e.Outcome == once.Succeeded {
 				dones++
 			}
 		}

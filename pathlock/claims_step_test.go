@@ -42,6 +42,28 @@ var stepClaims = []claim{
 		}
 		e.lock(ask("/a"))
 	}},
+	{"AConflictListsEveryLockThatStood", func(e *env) {
+		for round := range 5 {
+			dir := fmt.Sprint("/", round)
+			var stood []string
+			for _, path := range []string{dir, dir + "/a", dir + "/a/b"} {
+				r := ask(path)
+				r.Mode, r.Depth = pathlock.Shared, pathlock.Infinity
+				stood = append(stood, e.lock(r).Token)
+			}
+			_, err := e.other.Lock(e.ctx(), ask(dir+"/a"))
+			c, refused := errors.AsType[*pathlock.ConflictError](err)
+			if !refused || c.More != 0 || len(c.Parents) != 1 || len(c.Same) != 1 || c.Parents[0].Token != stood[0] || c.Same[0].Token != stood[1] {
+				e.Errorf("%v, and %d more, of a lock above and one on it", err, c.More)
+			}
+			r := ask(dir)
+			r.Depth = pathlock.Infinity
+			_, err = e.other.Lock(e.ctx(), r)
+			if c, refused := errors.AsType[*pathlock.ConflictError](err); !refused || c.More != 0 || c.Len() != 3 {
+				e.Errorf("%v, of one on it and two below", err)
+			}
+		}
+	}},
 	{"OnConflictNothingIsStored", func(e *env) {
 		e.lock(ask("/a"))
 		r := ask("/")
@@ -150,6 +172,52 @@ var stepClaims = []claim{
 			e.Errorf("%v, %v after the release", err, time.Since(released))
 		}
 	}},
+	{"AnExclusiveWaiterIsServedAmongSharedLocksThatComeAndGo", func(e *env) {
+		e.amongReaders("/a/b", func() {
+			r := ask("/a")
+			r.Depth = pathlock.Infinity
+			l, err := e.other.LockWait(e.ctx(), r)
+			if err != nil {
+				e.Fatalf("they were there before it, or came later: %v", err)
+			}
+			if err := e.other.Release(e.ctx(), l.Token); err != nil {
+				e.Error(err)
+			}
+		})
+		r := ask("/a")
+		r.Mode = pathlock.Shared
+		if _, err := e.tree.LockWait(e.ctx(), r); err != nil {
+			e.Errorf("it was served, and keeps others out: %v", err)
+		}
+	}},
+}
+
+// amongReaders runs f while three processes share a path, in turns that overlap.
+func (e *env) amongReaders(path string, f func()) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, leave := context.WithCancel(e.ctx())
+	defer leave()
+	r := ask(path)
+	r.Mode = pathlock.Shared
+	for i := range 3 {
+		tree := e.another()
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * short / 3)
+			for ctx.Err() == nil {
+				l, err := tree.LockWait(ctx, r)
+				if err != nil {
+					continue
+				}
+				time.Sleep(short)
+				if err := tree.Release(e.ctx(), l.Token); err != nil {
+					e.Error(err)
+				}
+			}
+		})
+	}
+	time.Sleep(2 * short)
+	f()
 }
 
 // crowd runs f in goroutines at the same time, each with the tree of another process.

@@ -58,7 +58,8 @@
 //
 // After a conflict nothing is stored. The answer is a [ConflictError], which lists the locks in
 // the way: above the path, on it, and below it. For a shared request these are the exclusive
-// locks, for an exclusive request all that overlap.
+// locks, for an exclusive request all that overlap. The lists have every lock that stood when the
+// request came, or More says that they do not.
 //
 // # What a lock guards
 //
@@ -142,7 +143,8 @@
 //
 // If two locks are added at once, these steps alone may withdraw both. So a lock is in doubt at
 // first, for as long as a few commands take (10 ms to 2 s), because its Lock may not have
-// looked yet. No request is refused because of a lock in doubt. Of two that see each other in
+// looked yet. No request is refused because of a lock in doubt. A request that is refused because of
+// others, and does not wait, looks again until it knows about those that were in doubt, and then lists them. Of two that see each other in
 // doubt, the one that was added later, by the server's clock and then by its token, is
 // withdrawn and looks again until the other is decided. The earlier one waits until the later
 // one is gone. Both compute the same order from the same two documents. Doubt decides only
@@ -195,6 +197,16 @@
 //
 // [Tree.LockWait] tries again when a lock in the tree was released, when the first lock in its
 // way runs out, and now and then. Waiters have no order.
+//
+// Shared locks that come and go do not keep an exclusive waiter out: it is served as soon as the locks
+// that it found are gone. When a shared lock is in its way, it writes a *reservation* into the tree:
+// its path, its depth and an end, 30 s ahead. While that stands, new shared locks that overlap it are
+// refused, or wait ([ConflictError.Waiting]); those that exist may be refreshed. The waiter writes it
+// again for as long as it waits, and removes it when it is served or gives up. So a waiter that died
+// keeps shared locks out for 30 s at most. A caller that has a shared lock, and asks for one more that
+// overlaps it, waits behind such a waiter, which waits for the first one: take one lock that
+// covers both. A tree has at most 64 reservations; further waiters write theirs when others are
+// gone. No safety depends on them.
 //
 // [Tree.Watch] yields what happens to the locks: added, released, expired, each once and in
 // order of time. No write marks the moment when a lock runs out, so the expired event comes

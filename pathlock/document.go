@@ -18,6 +18,8 @@ type document struct {
 	Watched time.Time // until then a process watches or waits
 	Log     []Event   // the last events, oldest first
 
+	Reserved []reservation // by exclusive waiters
+
 	index index
 }
 
@@ -32,11 +34,15 @@ type edit struct {
 	Seq     int64     // counts if it is greater than the document's: then events are missing in the log
 	Watched time.Time // counts if it is later than the document's
 	Touch   bool      // write a new revision even if nothing else changes
+
+	Reserve   *reservation // added, or replaces the one with the same ID
+	Unreserve []string     // the IDs of reservations; removed
 }
 
 // empty reports whether there is nothing to write.
 func (e edit) empty() bool {
-	return len(e.Drop) == 0 && len(e.Put) == 0 && len(e.Events) == 0 && e.Watched.IsZero() && !e.Touch
+	return len(e.Drop) == 0 && len(e.Put) == 0 && len(e.Events) == 0 && e.Watched.IsZero() && !e.Touch &&
+		e.Reserve == nil && len(e.Unreserve) == 0
 }
 
 // apply makes the change.
@@ -58,6 +64,17 @@ func (d *document) apply(e edit) {
 	if e.Watched.After(d.Watched) {
 		d.Watched = e.Watched
 	}
+	d.Reserved = slices.DeleteFunc(d.Reserved, func(v reservation) bool {
+		return slices.Contains(e.Unreserve, v.ID) || e.Reserve != nil && e.Reserve.ID == v.ID
+	})
+	if e.Reserve != nil {
+		d.Reserved = append(d.Reserved, *e.Reserve)
+	}
+}
+
+// reserved reports whether a waiter has a reservation.
+func (d *document) reserved(id string) bool {
+	return slices.ContainsFunc(d.Reserved, func(v reservation) bool { return v.ID == id })
 }
 
 // adds reports whether an edit adds a lock.

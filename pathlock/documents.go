@@ -42,18 +42,24 @@ func (d documents) update(ctx context.Context, decide func(*document, interval) 
 	return o
 }
 
-func (d documents) lock(ctx context.Context, r Request, l Lock, w waiting) outcome {
+func (d documents) lock(ctx context.Context, r Request, l Lock, w *waiter) outcome {
 	return d.update(ctx, func(doc *document, now interval) (edit, outcome) {
-		if c := doc.conflicts(r, now); c.Len() > 0 {
+		held, first := doc.conflicts(r, now), keptOut(r, doc.Reserved, now)
+		if held.Len()+len(first) > 0 {
 			var e edit
-			if w != waitsNot && d.feed() != nil {
+			if w != nil && d.feed() != nil {
 				doc.leaveWord(&e, now)
 			}
-			return e, outcome{err: conflict(r, c, 0)}
+			c := conflict(r, held, 0).waitsFor(first, now)
+			e.Reserve, e.Unreserve = w.reservation(c, doc.Reserved, now)
+			return e, outcome{err: c}
 		}
 		l := l
 		l.Since, l.ExpireAt = mongoclock.Ceil(now.Latest), now.end(l.Timeout)
 		e := doc.begin(now)
+		if w != nil && doc.reserved(w.id) {
+			e.Unreserve = []string{w.id}
+		}
 		e.Put = append(e.Put, l)
 		doc.log(&e, now, Added, l, l.Since)
 		return e, outcome{lock: l, claims: l.Token, exact: now.exact()}
@@ -118,6 +124,15 @@ func (d documents) release(ctx context.Context, token string) outcome {
 		e.Drop = append(e.Drop, token)
 		doc.log(&e, now, Released, *l, now.Latest)
 		return e, outcome{}
+	})
+}
+
+func (d documents) unreserve(ctx context.Context, id string) outcome {
+	return d.update(ctx, func(doc *document, _ interval) (e edit, o outcome) {
+		if doc.reserved(id) { // it was not served
+			e.Unreserve, o.changed = []string{id}, true
+		}
+		return e, o
 	})
 }
 

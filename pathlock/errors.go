@@ -64,8 +64,15 @@ type ConflictError struct {
 	Request Request // with its path in its clean form, and with its defaults filled in
 	Affecting
 
+	// Waiting are the exclusive requests that a shared one lets go first, with their paths and
+	// depths: no more shared locks are granted where they wait. It may be that no lock is in the
+	// way beside them.
+	Waiting []Request
+
 	// More is about how many further locks are in the way, which are not listed. At most
-	// maxListed are listed.
+	// maxListed are listed. On MongoDB, LockWait and Hold do not list locks that were added some ten
+	// milliseconds before, because these may yet be withdrawn; Lock and TryHold wait until that is
+	// known. If it is 0, the lists have every lock that stood when the request came.
 	More int
 
 	again time.Duration // ask again no later than this; 0: when the locks' own times say
@@ -86,11 +93,30 @@ func conflict(r Request, a Affecting, more int) *ConflictError {
 	return &ConflictError{Request: r, Affecting: a, More: more}
 }
 
+// waitsFor adds the waiters that the request has to let go first.
+func (e *ConflictError) waitsFor(first []reservation, now interval) *ConflictError {
+	for _, v := range first {
+		e.Waiting = append(e.Waiting, Request{Path: v.Path, Mode: Exclusive, Depth: v.Depth})
+		e.soon(v.Until.Sub(now.Earliest) + tick)
+	}
+	return e
+}
+
+// soon says that it is worth asking again after so long.
+func (e *ConflictError) soon(after time.Duration) {
+	if e.again == 0 || after < e.again {
+		e.again = after
+	}
+}
+
 func (e *ConflictError) Error() string {
 	text := fmt.Sprintf("pathlock: %s lock of %q, depth %s, conflicts with %d above, %d on it and %d below",
 		e.Request.Mode, e.Request.Path, e.Request.Depth, len(e.Parents), len(e.Same), len(e.Children))
 	if e.More > 0 {
 		text += fmt.Sprintf(", and %d more", e.More)
+	}
+	if len(e.Waiting) > 0 {
+		text += fmt.Sprintf(", and lets %d exclusive request(s) that wait go first", len(e.Waiting))
 	}
 	return text
 }

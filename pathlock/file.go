@@ -61,6 +61,8 @@ type fileTree struct {
 	Watched time.Time  `json:"watchedUntil,omitzero"`
 	Locks   []fileLock `json:"locks"`
 	Log     []Event    `json:"log,omitempty"`
+
+	Reserved []reservation `json:"reserved,omitempty"`
 }
 
 // A fileLock is a lock in a file.
@@ -148,7 +150,7 @@ func (d *files) read(tree string) (seen fileSeen, now interval, err error) {
 		l.Lock.moved = l.Moved
 		seen.doc.index.put(l.Lock)
 	}
-	seen.doc.Seq, seen.doc.Watched, seen.doc.Log = f.Seq, f.Watched, f.Log
+	seen.doc.Seq, seen.doc.Watched, seen.doc.Log, seen.doc.Reserved = f.Seq, f.Watched, f.Log, f.Reserved
 	return seen, now, nil
 }
 
@@ -157,6 +159,7 @@ func (s *fileSeen) encode(tree string, at time.Time) ([]byte, error) {
 	f := fileTree{
 		Pathlock: 1, Tree: tree, At: at, Boot: s.boot, Zero: s.zero,
 		Seq: s.doc.Seq, Watched: s.doc.Watched, Locks: []fileLock{}, Log: s.doc.Log,
+		Reserved: s.doc.Reserved,
 	}
 	for _, l := range s.doc.list() {
 		f.Locks = append(f.Locks, fileLock{l, l.moved})

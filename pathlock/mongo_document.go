@@ -27,7 +27,8 @@ import (
 //
 // Beside it there is one document for each tree that has waiters or watchers:
 //
-//	{ _id: "files", pathlock: 2, tree: "files", on: Long, waitedUntil: Date, watchedUntil: Date, at: Date }
+//	{ _id: "files", pathlock: 2, tree: "files", on: Long, waitedUntil: Date, watchedUntil: Date, at: Date,
+//	  reserved: { "JN4…": { path, depth, until: Date }, … } } // by exclusive waiters
 //
 // Neither has the mark of package mongolock, whose locks and index leave them alone.
 const (
@@ -51,6 +52,8 @@ const (
 	fieldEnded   = "ended"
 	fieldWaited  = "waitedUntil"
 	fieldWatched = "watchedUntil"
+
+	fieldReserved = "reserved"
 
 	mongoVersion = 2
 

@@ -2,6 +2,7 @@ package pathlock
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +14,16 @@ import (
 
 // A verdict holds what a request finds in its way.
 type verdict struct {
-	held           Affecting // locks, except those in doubt
-	older, younger []*record // locks in doubt, by whether they were added before this one
-	drop           []*record // those that have run out
-	mine           bool      // the request's own lock was seen
+	held           Affecting     // locks, except those in doubt
+	older, younger []*record     // locks in doubt, by whether they were added before this one
+	drop           []*record     // those that have run out
+	first          []reservation // of waiters that the request lets go first
+	mine           bool          // the request's own lock was seen
 	now            interval
 }
+
+// refuses reports whether the request has to be refused.
+func (v *verdict) refuses() bool { return v.held.Len()+len(v.first) > 0 }
 
 func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
 
@@ -54,7 +59,7 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 			v.older = append(v.older, o)
 		}
 	}
-	v.held = held.conflicts(r, v.now)
+	v.held, v.first = held.conflicts(r, v.now), keptOut(r, s.word.reserved, v.now)
 	return v, nil
 }
 
@@ -65,6 +70,9 @@ type doubts struct {
 	last mongoclock.Moment // when it last had an answer
 	seen map[string]mongoclock.Moment
 	next time.Duration // the next pause
+
+	met       map[string]bool // the locks that were in doubt when the request was first refused
+	undecided int             // how many of these still are
 
 	withdrew, heard bool // it withdrew a lock that others may have been refused for; and others listen
 }
@@ -95,6 +103,24 @@ func (d *doubts) about(o *record, now interval, at mongoclock.Moment) bool {
 		return true
 	}
 	return at.Sub(first) < moment
+}
+
+// refused records a refusal. Locks in doubt are not listed in it, though they may be as good as
+// granted. Those that are added later were not there when the request came.
+func (d *doubts) refused(v *verdict) {
+	doubtful := slices.Concat(v.older, v.younger)
+	if d.met == nil {
+		d.met = make(map[string]bool)
+		for _, o := range doubtful {
+			d.met[o.Token] = true
+		}
+	}
+	d.undecided = 0
+	for _, o := range doubtful {
+		if d.met[o.Token] {
+			d.undecided++
+		}
+	}
 }
 
 // pause lets others go on.

@@ -31,7 +31,7 @@ const (
 // lock adds the lock, looks, and withdraws it again if others are in the way: see the package
 // comment. If it withdrew because of a lock that was added a moment before, and may be
 // withdrawn too, it looks until that is decided.
-func (m *mongoTree) lock(ctx context.Context, r Request, l Lock, w waiting) outcome {
+func (m *mongoTree) lock(ctx context.Context, r Request, l Lock, w *waiter) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
@@ -48,20 +48,24 @@ func (m *mongoTree) lock(ctx context.Context, r Request, l Lock, w waiting) outc
 	return o
 }
 
-func (m *mongoTree) attempts(ctx context.Context, r Request, l Lock, w waiting, d *doubts) outcome {
+func (m *mongoTree) attempts(ctx context.Context, r Request, l Lock, w *waiter, d *doubts) outcome {
 	for tries := 0; ; tries++ {
-		if w == waitsAgain || tries > 0 || m.crowded() {
+		if w != nil && w.again || tries > 0 || m.crowded() {
 			// Locks were refused a moment ago: look first, and write only if the way is free.
-			if o, free := m.peek(ctx, r, d); !free {
+			if o, free := m.peek(ctx, r, w, d); !free {
 				return o
 			}
 		}
 		o, again := m.attempt(ctx, r, l, d)
-		if !again {
+		unlisted := w == nil && o.err != nil && d.undecided > 0 && o.claims == ""
+		if !again && !unlisted {
 			return o
 		}
-		if o := m.pause(ctx, d); o.fault != nil {
-			return o
+		if failed := m.pause(ctx, d); failed.fault != nil {
+			if unlisted {
+				return o
+			}
+			return failed
 		}
 		l.Token = newToken()
 	}
@@ -74,8 +78,9 @@ func (m *mongoTree) crowded() bool {
 }
 
 // peek looks without adding anything, until no lock in the way is in doubt. free is false if
-// locks are in the way, or if the look failed.
-func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
+// locks are in the way, or if the look failed. A waiter that is refused looks again in any case, so it
+// is answered at once.
+func (m *mongoTree) peek(ctx context.Context, r Request, w *waiter, d *doubts) (o outcome, free bool) {
 	for {
 		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), maxListed+2)
 		d.last = m.base.Clock.Now()
@@ -86,36 +91,47 @@ func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, 
 		switch {
 		case err != nil:
 			return outcome{fault: err}, false
-		case v.held.Len() > 0:
-			return outcome{err: m.refusal(ctx, r, v, s.full)}, false
+		case v.refuses():
+			o = outcome{err: m.refusal(ctx, r, v, s.full, d)}
+			if w != nil || d.undecided == 0 {
+				return o, false
+			}
 		case !v.doubtful():
-			return o, true
+			return outcome{}, true
 		}
-		if o := m.pause(ctx, d); o.fault != nil {
+		if failed := m.pause(ctx, d); failed.fault != nil {
+			if o.err == nil {
+				o = failed
+			}
 			return o, false
 		}
 	}
 }
 
 // leavingWord passes a refusal on. If the caller waits and the tree does not say so yet, it
-// leaves the word first, and then looks again: later releases are announced.
-func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w waiting, d *doubts) outcome {
+// leaves the word first, and then looks again: later releases are announced. A reservation that the
+// caller needs goes with the word.
+func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w *waiter, d *doubts) outcome {
 	c, refused := o.err.(*ConflictError) //nolint:errorlint // it was made in this package
-	if !refused || w == waitsNot {
+	if !refused || w == nil {
 		return o
 	}
-	now, _ := m.base.Known()
+	now := m.lately()
 	known, _ := m.fresh(m.base.Clock.Now())
 	if !known.waited.After(now.Earliest) {
 		m.ended()
 	}
-	if !known.waited.After(now.Latest.Add(wordFor / 2)) {
-		if _, err := m.leaveWord(mongobase.Bare(ctx), fieldWaited); err != nil {
+	mine, useless := w.reservation(c, known.reserved, now)
+	unsaid := !known.waited.After(now.Latest.Add(wordFor / 2))
+	if unsaid || mine != nil {
+		if _, err := m.leaveWord(mongobase.Bare(ctx), fieldWaited, mine, useless...); err != nil {
 			return o // the caller polls
 		}
-		later, free := m.peek(ctx, r, d)
+	}
+	if unsaid {
+		later, free := m.peek(ctx, r, w, d)
 		if free {
-			c.again = tick
+			c.soon(tick)
 			return o
 		}
 		if c, refused = later.err.(*ConflictError); !refused { //nolint:errorlint // as above
@@ -124,7 +140,9 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w wai
 		o.err = c
 	}
 	// Until all writing processes know of the word, a release may not be announced.
-	c.again = m.unsettled(m.base.Clock.Now())
+	if unsettled := m.unsettled(m.base.Clock.Now()); unsettled > 0 {
+		c.soon(unsettled)
+	}
 	return o
 }
 
@@ -201,8 +219,8 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 		switch {
 		case err != nil:
 			return s, outcome{fault: err}, false
-		case v.held.Len() > 0:
-			return s, outcome{err: m.refusal(ctx, r, v, s.full)}, false
+		case v.refuses():
+			return s, outcome{err: m.refusal(ctx, r, v, s.full, d)}, false
 		case !v.mine && !s.full, len(v.older) > 0:
 			return s, o, false
 		}
@@ -221,9 +239,11 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 }
 
 // refusal returns the conflict with the locks in the way.
-func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool) *ConflictError {
-	more := 0
+func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool, d *doubts) *ConflictError {
+	d.refused(&v)
+	more := d.undecided
 	if full { // there were too many to read them all
+		d.undecided = 0
 		m.base.Count(mongobase.Aggregate)
 		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
@@ -231,5 +251,5 @@ func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool
 			more = 1
 		}
 	}
-	return conflict(r, v.held, more)
+	return conflict(r, v.held, more).waitsFor(v.first, v.now)
 }

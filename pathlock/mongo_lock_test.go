@@ -204,7 +204,7 @@ func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
 		return Lock{Path: fmt.Sprint("/file", i), Mode: Shared, Depth: Zero, Timeout: time.Hour}
 	})
 	watching := f.tree(f.storage()).store.(*mongoTree)
-	until, err := watching.leaveWord(f.ctx(), fieldWatched)
+	until, err := watching.leaveWord(f.ctx(), fieldWatched, nil)
 	require.NoError(t, err)
 	e := f.tree(f.storage()).store.(*mongoTree)
 	for _, limit := range []int64{1, 2, maxListed} {
@@ -213,6 +213,35 @@ func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
 		assert.True(t, s.full)
 		assert.Equal(t, until, s.word.watched, "of %d", limit)
 	}
+}
+
+// A waiter is not kept for the sake of its list, and is told that this is not complete.
+func TestTheRefusalOfAWaiterCountsTheLocksInDoubtThatItDoesNotList(t *testing.T) {
+	f := newMongo(t)
+	tree := f.tree(f.storage())
+	e := tree.store.(*mongoTree)
+	_, err := tree.Lock(f.ctx(), shared("/a"))
+	require.NoError(t, err)
+	time.Sleep(doubtMost) // real: until it is no longer in doubt
+	_, err = e.leaveWord(f.ctx(), fieldWaited, nil)
+	require.NoError(t, err)
+	l := exclusiveLock("/a/b")
+	l.Mode = Shared
+	f.put(l, f.serverTime().Add(time.Minute), f.serverTime().Add(time.Hour))
+	r := exclusively("/a")
+	r.Mode = Exclusive
+	l = exclusiveLock("/a")
+	l.Token = newToken()
+	o := e.lock(f.ctx(), r, l, newWaiter())
+	require.NoError(t, o.fault)
+	var c *ConflictError
+	require.ErrorAs(t, o.err, &c)
+	assert.Equal(t, 1, c.Len())
+	assert.Equal(t, 1, c.More)
+	_, err = tree.Lock(f.ctx(), r)
+	require.ErrorAs(t, err, &c)
+	assert.Equal(t, 2, c.Len(), "a request that does not wait is answered later")
+	assert.Zero(t, c.More)
 }
 
 func TestARequestReadsOnlyWhatIsInItsWay(t *testing.T) {

@@ -64,7 +64,7 @@ func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Dura
 	case !w.begun || !w.until.After(now.Latest) || by.Sure && by.Epoch != w.epoch:
 		events, err = w.begin(ctx)
 	case !w.until.After(now.Latest.Add(wordFor / 2)):
-		if w.until, err = w.leaveWord(ctx, fieldWatched); err == nil {
+		if w.until, err = w.leaveWord(ctx, fieldWatched, nil); err == nil {
 			w.sweep(ctx, now)
 		}
 	}
@@ -82,7 +82,7 @@ func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Dura
 // begin leaves the word, and waits until all writing processes know it. A watcher that was
 // there before is told of all locks.
 func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
-	if w.until, err = w.leaveWord(ctx, fieldWatched); err != nil {
+	if w.until, err = w.leaveWord(ctx, fieldWatched, nil); err != nil {
 		return nil, err
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
@@ -21,8 +22,11 @@ const (
 	wordSettled = wordFresh + 200*time.Millisecond
 )
 
-// A word says until when there may be waiters and watchers.
-type word struct{ waited, watched time.Time }
+// A word says until when there may be waiters and watchers, and what exclusive waiters reserve.
+type word struct {
+	waited, watched time.Time
+	reserved        []reservation
+}
 
 // A knownWord is the word as a process last read it.
 type knownWord struct {
@@ -102,25 +106,54 @@ func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	}
 	w.waited, _ = mongobase.Time(raw.Lookup(fieldWaited))
 	w.watched, _ = mongobase.Time(raw.Lookup(fieldWatched))
+	w.reserved = readReserved(raw.Lookup(fieldReserved))
 	return w, nil
 }
 
+// readReserved leaves out what it does not understand: no safety depends on it.
+func readReserved(v bson.RawValue) (all []reservation) {
+	entries, _ := v.DocumentOK()
+	elements, _ := entries.Elements()
+	for _, e := range elements {
+		entry, _ := e.Value().DocumentOK()
+		path, _ := entry.Lookup(fieldPath).StringValueOK()
+		depth, _ := entry.Lookup(fieldDepth).StringValueOK()
+		until, ok := mongobase.Time(entry.Lookup(fieldUntil))
+		if clean, err := Clean(path); ok && err == nil && clean == path {
+			all = append(all, reservation{ID: e.Key(), Path: path, Depth: Depth(depth), Until: until})
+		}
+	}
+	return all
+}
+
 // leaveWord writes the word of a waiter (fieldWaited) or a watcher (fieldWatched), and returns
-// when it ends.
-func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Time, err error) {
+// when it ends. With it goes a waiter's reservation, if that is not nil, in place of those that are
+// of no use.
+func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservation, useless ...string) (until time.Time, err error) {
 	now, err := m.base.Read(ctx)
 	if err != nil {
 		return until, err
 	}
 	until = mongoclock.Ceil(now.Latest.Add(wordFor))
+	set, unset := bson.D{{Key: fieldOn, Value: wordNumber(m.name)}}, bson.D{}
+	if mine != nil {
+		set = append(set, bson.E{Key: reservedBy(mine.ID), Value: bson.D{
+			{Key: fieldPath, Value: mine.Path}, {Key: fieldDepth, Value: string(mine.Depth)}, {Key: fieldUntil, Value: mine.Until},
+		}})
+		for _, id := range useless {
+			unset = append(unset, bson.E{Key: reservedBy(id), Value: ""})
+		}
+	}
+	update := bson.D{
+		{Key: "$set", Value: set},
+		{Key: "$max", Value: bson.D{{Key: field, Value: until}}},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+	}
+	if len(unset) > 0 {
+		update = append(update, bson.E{Key: "$unset", Value: unset})
+	}
 	write := func() (mongobase.Reply, error) {
-		return m.base.Modify(ctx, m.base.Soft,
-			bson.D{{Key: "_id", Value: m.name}, {Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: m.name}},
-			bson.D{
-				{Key: "$set", Value: bson.D{{Key: fieldOn, Value: wordNumber(m.name)}}},
-				{Key: "$max", Value: bson.D{{Key: field, Value: until}}},
-				{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
-			}, mongobase.Upsert)
+		return m.base.Modify(ctx, m.base.Soft, m.ownWord(), update, mongobase.Upsert)
 	}
 	r, err := write()
 	if mongoerr.ClassOf(err) == mongoerr.DuplicateID { // the document is a stranger's, or another process was quicker
@@ -144,6 +177,30 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Tim
 		m.learn(w, r.Sent)
 	}
 	return until, err
+}
+
+// ownWord is the filter for the document with the word.
+func (m *mongoTree) ownWord() bson.D {
+	return bson.D{{Key: "_id", Value: m.name}, {Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: m.name}}
+}
+
+func reservedBy(id string) string { return fieldReserved + "." + id }
+
+// unreserve removes a waiter's reservation.
+func (m *mongoTree) unreserve(ctx context.Context, id string) outcome {
+	r, err := m.base.Modify(mongobase.Bare(ctx), m.base.Soft, m.ownWord(), bson.D{
+		{Key: "$unset", Value: bson.D{{Key: reservedBy(id), Value: ""}}},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+	}, options.FindOneAndUpdate().SetReturnDocument(options.After))
+	if err != nil {
+		return outcome{fault: mongoerr.Mark(err)}
+	}
+	w, err := m.readWord(r.Image)
+	if err != nil {
+		return outcome{err: err}
+	}
+	m.learn(w, r.Sent)
+	return outcome{changed: true, heard: w.heard(m.lately())}
 }
 
 // heard reports whether another process may wait or watch.

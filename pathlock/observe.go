@@ -35,11 +35,12 @@ const (
 	callRefresh
 	callRelease
 	callUndo
+	callWithdraw
 	callView
 	callKinds
 )
 
-var callNames = [callKinds]string{"acquire", "renew", "release", "undo", "look"}
+var callNames = [callKinds]string{"acquire", "renew", "release", "undo", "withdraw", "look"}
 
 // seen holds what observers see of a tree.
 type seen struct {

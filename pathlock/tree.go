@@ -77,7 +77,7 @@ func (t *Tree) take(ctx context.Context, r Request, timeout time.Duration, wait 
 		return t.await(ctx, r, timeout)
 	}
 	sent = t.clock.Now()
-	l, err = t.lock(ctx, r, timeout, waitsNot)
+	l, err = t.lock(ctx, r, timeout, nil)
 	return l, sent, err
 }
 
@@ -99,9 +99,16 @@ func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
 }
 
 // lock makes one attempt, under a new token.
-func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w waiting) (Lock, error) {
+func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w *waiter) (Lock, error) {
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
-	return t.write(ctx, func(ctx context.Context) outcome { return t.store.lock(t.count(ctx, callLock), r, l, w) }).answer()
+	return t.write(ctx, func(ctx context.Context) outcome {
+		w.asks()
+		o := t.store.lock(t.count(ctx, callLock), r, l, w)
+		if w.asked() {
+			t.unreserve(w)
+		}
+		return o
+	}).answer()
 }
 
 // Refresh restarts a lock's time, and changes nothing else of it. The new time is what the

@@ -22,9 +22,13 @@ type treeStore interface {
 	// prompt reports whether calls never block.
 	prompt() bool
 
-	// lock adds l, for r, if nothing conflicts. If it is refused and the caller waits, it
-	// leaves a word that says so. The lock may be added under another token.
-	lock(ctx context.Context, r Request, l Lock, w waiting) outcome
+	// lock adds l, for r, if nothing conflicts. If it is refused and the caller waits, so that w
+	// is not nil, it leaves a word that says so, and a reservation if w needs one. The lock may be
+	// added under another token.
+	lock(ctx context.Context, r Request, l Lock, w *waiter) outcome
+
+	// unreserve removes a waiter's reservation.
+	unreserve(ctx context.Context, id string) outcome
 
 	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own. It begins
 	// nothing once the caller has left, because the caller may have asked again: between a look
@@ -44,15 +48,6 @@ type treeStore interface {
 	// watcher makes the state of one Watch.
 	watcher(t *Tree) watcher
 }
-
-// waiting says whether a caller of lock waits.
-type waiting int
-
-const (
-	waitsNot   waiting = iota
-	waitsFirst         // this is the caller's first attempt
-	waitsAgain
-)
 
 // A watcher reads the events of a tree.
 type watcher interface {

@@ -28,8 +28,9 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 	defer func() { waiting.over(err) }()
 	woken, leave := t.hub.join() // before the first attempt: a later release wakes
 	defer leave()
+	w := newWaiter()
+	defer t.ended(w)
 	var last error
-	w := waitsFirst
 	for poll := time.Duration(0); ; {
 		sent := t.clock.Now()
 		l, err := t.lock(ctx, r, timeout, w)
@@ -45,7 +46,7 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 			}
 			return Lock{}, 0, gaveUp(ctx, last, err)
 		case refused:
-			last, w = err, waitsAgain
+			last, w.again = err, true
 		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, store.ErrDisconnected):
 			return Lock{}, 0, err
 		}
@@ -53,7 +54,7 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 		poll = t.hub.patience(poll)
 		pause := backoff.Jitter(poll)
 		if refused {
-			pause = min(pause, conflict.next())
+			pause = min(pause, conflict.next(), w.wakes())
 		}
 		if err := t.hub.sleep(ctx, woken, pause); err != nil {
 			return Lock{}, 0, gaveUp(ctx, last, err)

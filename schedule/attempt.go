@@ -241,9 +241,8 @@ func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err 
 		return false, nil
 	}
 	j.doubts = nil
-	if state.Known && !state.Decided.Before(j.due) {
-		j.due = j.after(j.due) // another process has decided it
-		s.await(j)
+	if state.Known && !state.Decided.Before(j.due) { // another process has decided it, and may give it back
+		s.lost(j, new(ask))
 		return false, nil
 	}
 	return true, nil

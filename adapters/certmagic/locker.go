@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // ErrNotLocked is returned by Unlock and RenewLockLease for a name that this Locker has not
@@ -21,6 +23,7 @@ var ErrNotLocked = errors.New("certmagiclock: not locked by this process")
 // NewLocker makes one. It is safe for concurrent use.
 type Locker struct {
 	locks  mongolock.Locker
+	lease  []mongolock.AcquireOption
 	prefix string
 	logger *slog.Logger
 
@@ -55,6 +58,15 @@ func WithPrefix(prefix string) Option {
 	return option(func(l *Locker) error { l.prefix = prefix; return nil })
 }
 
+// With sets options of each lock's lease: mongolock.TTL, Note, MaxWait. They add to those of the client.
+// Shared and OneOf are refused: several processes would obtain one certificate at the same time.
+func With(opts ...mongolock.AcquireOption) Option {
+	return option(func(l *Locker) error {
+		l.lease = append(l.lease, opts...)
+		return checkLease(l.lease)
+	})
+}
+
 // WithLogger sets the logger. The default is slog.Default().
 func WithLogger(logger *slog.Logger) Option {
 	return option(func(l *Locker) error {
@@ -87,6 +99,28 @@ func NewLocker(locks mongolock.Locker, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
+// checkLease asks a store in memory what the options of a lease come to.
+func checkLease(opts []mongolock.AcquireOption) error {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it is in memory
+	if _, err := client.TryAcquire(ctx, "certificate", opts...); err != nil {
+		return fmt.Errorf("certmagiclock: With: %w", err)
+	}
+	switch status, err := client.Inspect(ctx, "certificate"); {
+	case err != nil:
+		return err
+	case status.Mode == store.Shared:
+		return errors.New("certmagiclock: With(Shared()): several processes would obtain one certificate at the same time")
+	case status.Mode == store.Permits:
+		return fmt.Errorf("certmagiclock: With(OneOf(%d)): several processes would obtain one certificate at the same time", status.Limit)
+	}
+	return nil
+}
+
 // Lock waits until the lock of that name is granted, or ctx ends.
 func (l *Locker) Lock(ctx context.Context, name string) error {
 	n := l.enter(name)
@@ -96,7 +130,7 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 		l.leave(name, n)
 		return fmt.Errorf("certmagiclock: %q is locked in this process: %w", name, context.Cause(ctx))
 	}
-	lease, err := l.locks.Acquire(ctx, l.prefix+name)
+	lease, err := l.locks.Acquire(ctx, l.prefix+name, l.lease...)
 	return l.granted(name, n, lease, err)
 }
 
@@ -109,7 +143,7 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 		l.leave(name, n)
 		return false, nil
 	}
-	lease, err := l.locks.TryAcquire(ctx, l.prefix+name)
+	lease, err := l.locks.TryAcquire(ctx, l.prefix+name, l.lease...)
 	err = l.granted(name, n, lease, err)
 	if errors.Is(err, mongolock.ErrHeld) {
 		return false, nil

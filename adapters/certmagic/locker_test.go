@@ -191,7 +191,27 @@ func TestAnUnlockDuringARenewalLeavesNothingLocked(t *testing.T) {
 	}
 }
 
+func TestALockHasTheOptionsOfWith(t *testing.T) {
+	client := mongolocktest.New(t)
+	l := locker(t, client, certmagiclock.With(mongolock.Note("certificates")), certmagiclock.WithPrefix(""))
+	for name, lock := range map[string]func() error{
+		"Lock":    func() error { return l.Lock(t.Context(), "Lock") },
+		"TryLock": func() error { _, err := l.TryLock(t.Context(), "TryLock"); return err },
+	} {
+		require.NoError(t, lock())
+		s, err := client.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		require.Len(t, s.Holders, 1)
+		assert.Equal(t, "certificates", s.Holders[0].Note)
+		require.NoError(t, l.Unlock(t.Context(), name))
+	}
+}
+
 func TestWrongArgumentsAreRefusedByName(t *testing.T) {
+	for _, o := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(2), mongolock.TTL(1)} {
+		_, err := certmagiclock.NewLocker(mongolocktest.New(t), certmagiclock.With(o))
+		assert.ErrorContains(t, err, "certmagiclock: With")
+	}
 	_, err := certmagiclock.New(nil, nil, nil, certmagiclock.WithLogger(nil))
 	for _, want := range []string{"the locker is nil", "the collection is nil", "a nil Option", "WithLogger(nil)"} {
 		assert.ErrorContains(t, err, want)
@@ -235,6 +255,34 @@ func ExampleNewLocker() {
 	// Output:
 	// false <nil>
 	// <nil>
+}
+
+// The note is what people see who look at the lock. Options with which several processes would obtain one
+// certificate are refused.
+func ExampleWith() {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		log.Panic(err)
+	}
+	defer client.Close()
+	locker, err := certmagiclock.NewLocker(client, certmagiclock.With(mongolock.Note("edge-3")), certmagiclock.WithPrefix("tls/"))
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
+		log.Panic(err)
+	}
+	status, err := client.Inspect(ctx, "tls/issue_cert_example.com")
+	fmt.Println(status.Holders[0].Note, err)
+	fmt.Println(locker.Unlock(ctx, "issue_cert_example.com"))
+
+	_, err = certmagiclock.NewLocker(client, certmagiclock.With(mongolock.Shared()))
+	fmt.Println(err)
+	// Output:
+	// edge-3 <nil>
+	// <nil>
+	// certmagiclock: With(Shared()): several processes would obtain one certificate at the same time
 }
 
 func ExampleNew() {

@@ -10,6 +10,21 @@
 // [Lock] implements client-go's resourcelock.Interface. The elector of package
 // leaderelection asks it; the lease decides.
 //
+//   - Give each process an identity of its own, such as the pod's name. The durations of [Timing] are
+//     those of client-go: 15 s, 10 s and 2 s by default.
+//   - [Lock.Config] makes the elector's configuration. The context that OnStartedLeading gets ends with
+//     the lease; [FromContext] returns that, and its Token, which rises with each term.
+//   - Under controller-runtime, set the lock as LeaderElectionResourceLockInterface, with the same
+//     three durations, and let the work use lock.Lease().Context(ctx).
+//   - Set ReleaseOnCancel only if your work has ended when the elector's context ends. It frees the key
+//     at once; otherwise the next leader waits for up to a LeaseDuration.
+//   - If [ErrTiming] is returned, the lease is too short for the elector: prolong LeaseDuration.
+//   - mongolock ls shows the leader. There is no Lease object, and there are no events.
+//
+// A program that does not need client-go has less to do with package leader.
+//
+// The rest of this comment is how it works.
+//
 // # Which side decides
 //
 // With a Lease object the electors decide: each remembers, by its own clock, when it saw the

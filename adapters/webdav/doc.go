@@ -5,7 +5,7 @@
 //
 //	locks, err := webdavlock.New(storage, "files")
 //	…
-//	handler := &webdav.Handler{FileSystem: files, LockSystem: locks}
+//	handler := locks.Handler(&webdav.Handler{FileSystem: files})
 //
 // All servers with the same storage and name share the locks. A server that is restarted
 // finds them as they were. Only the storage's clock decides when a lock has run out; the

@@ -2,8 +2,10 @@ package webdavlock_test
 
 import (
 	"context"
+	"encoding/xml"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"golang.org/x/net/webdav"
 
+	"github.com/mongolock/mongolock"
 	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -47,7 +50,7 @@ func ExampleNew() {
 		locks, err := webdavlock.New(storage, "files")
 		check(err)
 		defer locks.Close()
-		s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+		s := httptest.NewServer(locks.Handler(&webdav.Handler{FileSystem: files}))
 		defer s.Close()
 		servers = append(servers, s)
 	}
@@ -91,12 +94,57 @@ func ExampleWithETag() {
 	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithETag(webdavlock.ETagOf(files)))
 	check(err)
 	defer locks.Close()
-	s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+	s := httptest.NewServer(locks.Handler(&webdav.Handler{FileSystem: files}))
 	defer s.Close()
 
 	token := send("LOCK", s.URL+"/plan.txt", lockInfo, "Depth", "0").Header.Get("Lock-Token")
 	fmt.Println(send("PUT", s.URL+"/plan.txt", "new", "If", "("+token+` ["that of another day"])`).Status)
 	// Output: 412 Precondition Failed
+}
+
+// A request that shows no token takes a lock for as long as it lasts. Here is one that hangs.
+func ExampleWithOwner() {
+	storage := pathlock.InMemory()
+	locks, err := webdavlock.New(storage, "files", webdavlock.WithOwner("host-7"))
+	check(err)
+	defer locks.Close()
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/plan.txt", Duration: -1, ZeroDepth: true}) // as the handler does
+	check(err)
+
+	tree, err := pathlock.New(storage, "files")
+	check(err)
+	defer tree.Close()
+	all, err := tree.Locks(context.Background())
+	check(err)
+	fmt.Printf("%s by %s\n", all[0].Path, all[0].Owner)
+	// Output: /plan.txt by host-7
+}
+
+// With slog.DiscardHandler nothing is logged.
+func ExampleWithLogger() {
+	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithLogger(slog.New(slog.DiscardHandler)))
+	check(err)
+	fmt.Println(locks.Close())
+	// Output: <nil>
+}
+
+// The keys are those of the tree: its name and the path.
+func ExampleWithObserver() {
+	seen := make(keys, 8)
+	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithObserver(seen))
+	check(err)
+	defer locks.Close()
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
+	check(err)
+	fmt.Println(<-seen)
+	// Output: files:/docs
+}
+
+type keys chan string
+
+func (k keys) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	k <- of.Key
+	return ctx, func(mongolock.Outcome) {}
 }
 
 func ExampleETagOf() {
@@ -110,6 +158,28 @@ func ExampleETagOf() {
 	// Output:
 	// "" <nil>
 	// true <nil>
+}
+
+// The answer to a request that is refused names the locks in the way.
+func ExampleLockSystem_Handler() {
+	locks, err := webdavlock.New(pathlock.InMemory(), "files")
+	check(err)
+	defer locks.Close()
+	s := httptest.NewServer(locks.Handler(&webdav.Handler{FileSystem: webdav.NewMemFS()}))
+	defer s.Close()
+
+	send("LOCK", s.URL+"/plan.txt", lockInfo, "Depth", "0")
+	r, err := http.NewRequest("PUT", s.URL+"/plan.txt", strings.NewReader("not mine"))
+	check(err)
+	resp, err := http.DefaultClient.Do(r)
+	check(err)
+	body, err := io.ReadAll(resp.Body)
+	check(err)
+	fmt.Println(resp.Status)
+	fmt.Println(strings.TrimPrefix(string(body), xml.Header))
+	// Output:
+	// 423 Locked
+	// <D:error xmlns:D="DAV:"><D:lock-token-submitted><D:href>/plan.txt</D:href></D:lock-token-submitted></D:error>
 }
 
 // The handler calls the rest; so may you.

@@ -168,7 +168,7 @@ func serve(ctx context.Context, p place) error {
 	}
 	fmt.Println("http://" + listener.Addr().String())
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	_ = http.Serve(listener, &webdav.Handler{FileSystem: files, LockSystem: locks})
+	_ = http.Serve(listener, locks.Handler(&webdav.Handler{FileSystem: files}))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/net/webdav"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -25,6 +27,7 @@ type LockSystem struct {
 	locks *pathlock.Tree
 	holds *pathlock.Tree // the locks that a request uses at this moment: each token as a path
 	etag  func(ctx context.Context, name string) (string, error)
+	owner []byte // of the locks that the handler takes for itself
 
 	mu  sync.Mutex                // protects own
 	own map[string]*pathlock.Hold // locks that the handler took for itself, by token
@@ -36,8 +39,10 @@ var _ webdav.LockSystem = (*LockSystem)(nil)
 type Option interface{ apply(*config) error }
 
 type config struct {
-	tree []pathlock.Option
-	etag func(ctx context.Context, name string) (string, error)
+	tree  []pathlock.Option // of the locks
+	both  []pathlock.Option // also of what is in use
+	owner []byte
+	etag  func(ctx context.Context, name string) (string, error)
 }
 
 type option func(*config) error
@@ -69,6 +74,26 @@ func WithETag(etag func(ctx context.Context, name string) (string, error)) Optio
 	})
 }
 
+// WithLogger sets where a lost lock is logged, by default slog.Default().
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) error { c.both = append(c.both, pathlock.WithLogger(l)); return nil })
+}
+
+// WithOwner names the owner of the locks that the handler takes for itself, as people see it who look
+// at the tree. By default they have none. A client names the owner of its own locks.
+func WithOwner(name string) Option {
+	return option(func(c *config) error {
+		c.owner, c.both = []byte(name), append(c.both, pathlock.WithOwner(name))
+		return nil
+	})
+}
+
+// WithObserver sets an observer of the locks, as that of a pathlock.Tree. It does not see which locks are
+// in use, because their keys would be tokens.
+func WithObserver(o mongolock.Observer) Option {
+	return option(func(c *config) error { c.tree = append(c.tree, pathlock.WithObserver(o)); return nil })
+}
+
 // New returns the lock system of that name in a storage. It sends nothing.
 func New(storage pathlock.Storage, name string, opts ...Option) (*LockSystem, error) {
 	var conf config
@@ -83,15 +108,16 @@ func New(storage pathlock.Storage, name string, opts ...Option) (*LockSystem, er
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	locks, err := pathlock.New(storage, name, append(conf.tree, pathlock.WithLimits(pathlock.Limits{Infinite: true}))...)
+	limits := pathlock.WithLimits(pathlock.Limits{Infinite: true})
+	locks, err := pathlock.New(storage, name, append(slices.Concat(conf.both, conf.tree), limits)...)
 	if err != nil {
 		return nil, fmt.Errorf("webdavlock: %w", err)
 	}
-	holds, err := pathlock.New(storage, name+" in use")
+	holds, err := pathlock.New(storage, name+" in use", conf.both...)
 	if err != nil {
 		return nil, fmt.Errorf("webdavlock: %w", errors.Join(err, locks.Close()))
 	}
-	return &LockSystem{locks: locks, holds: holds, etag: conf.etag, own: make(map[string]*pathlock.Hold)}, nil
+	return &LockSystem{locks: locks, holds: holds, etag: conf.etag, owner: conf.owner, own: make(map[string]*pathlock.Hold)}, nil
 }
 
 // Close ends the refreshing in the background, and the locks that the handler took for itself. The
@@ -100,6 +126,11 @@ func (s *LockSystem) Close() error { return errors.Join(s.locks.Close(), s.holds
 
 // Create takes a lock.
 func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, error) {
+	token, err := s.create(details)
+	return token, locked(err)
+}
+
+func (s *LockSystem) create(details webdav.LockDetails) (string, error) {
 	ctx, cancel := bounded()
 	defer cancel()
 	r := pathlock.Request{
@@ -110,16 +141,16 @@ func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, er
 		r.Depth = pathlock.Zero
 	}
 	if details.ZeroDepth && details.Duration < 0 && details.OwnerXML == "" { // the handler's own
-		r.Timeouts = []time.Duration{lease}
+		r.Timeouts, r.Owner = []time.Duration{lease}, s.owner
 		h, err := s.locks.TryHold(ctx, r)
 		if err != nil {
-			return "", locked(err)
+			return "", err
 		}
 		s.remember(h)
 		return h.Lock.Token, nil
 	}
 	l, err := s.locks.Lock(ctx, r)
-	return l.Token, locked(err)
+	return l.Token, err
 }
 
 // locked translates a conflict for the handler, which compares the error.

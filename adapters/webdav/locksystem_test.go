@@ -1,10 +1,13 @@
 package webdavlock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/webdav"
 
+	"github.com/mongolock/mongolock"
 	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -172,7 +176,11 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"name of the tree": func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "") },
 		"a nil Option":     func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", nil) },
 		"WithETag(nil)":    func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", webdavlock.WithETag(nil)) },
-		"WithAlias(nil)":   func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", webdavlock.WithAlias(nil)) },
+		"WithLogger(nil)":  func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", webdavlock.WithLogger(nil)) },
+		"WithObserver(nil)": func() (*webdavlock.LockSystem, error) {
+			return webdavlock.New(memory, "x", webdavlock.WithObserver(nil))
+		},
+		"WithAlias(nil)": func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", webdavlock.WithAlias(nil)) },
 	} {
 		s, err := build()
 		assert.Nil(t, s)
@@ -183,4 +191,51 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 	d.OwnerXML = strings.Repeat("x", 16<<10+1)
 	_, err := s.Create(time.Now(), d)
 	assert.ErrorContains(t, err, "Owner")
+}
+
+// seenKeys are the keys that an observer sees.
+type seenKeys struct {
+	mu   sync.Mutex // protects keys
+	keys []string
+}
+
+func (s *seenKeys) Begin(ctx context.Context, op mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = append(s.keys, op.Key)
+	return ctx, func(mongolock.Outcome) {}
+}
+
+func TestOptionsReachTheTree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := pathlock.InMemory()
+		var log strings.Builder
+		seen := &seenKeys{}
+		s := newLocks(t, storage, webdavlock.WithOwner("host-7"), webdavlock.WithObserver(seen), webdavlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		_, err := s.Create(time.Now(), webdav.LockDetails{Root: "/a", Duration: -1, ZeroDepth: true}) // the handler's own
+		require.NoError(t, err)
+		token, err := s.Create(time.Now(), details("/b", true))
+		require.NoError(t, err)
+		release, err := s.Confirm(time.Now(), "/b", "", webdav.Condition{Token: token})
+		require.NoError(t, err)
+		release()
+		tree, err := pathlock.New(storage, "files")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tree.Close() })
+		all, err := tree.Locks(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		assert.Equal(t, "host-7", string(all[0].Owner))
+		assert.Equal(t, "<D:href>me</D:href>", string(all[1].Owner), "a client names its own")
+		require.NoError(t, tree.Release(t.Context(), all[0].Token))
+		time.Sleep(time.Minute) // virtual: it is refreshed, and gone
+		assert.Contains(t, log.String(), "a hold is lost")
+		synctest.Wait()
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		assert.Contains(t, seen.keys, "files:/a")
+		for _, key := range seen.keys {
+			assert.NotContains(t, key, "urn:uuid", "a token is shown")
+		}
+	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 )
 
@@ -28,7 +27,7 @@ func (c *documentsCmd) Run(a *app) error {
 		return err
 	}
 	defer d.close()
-	docs, err := doclock.New[bson.Raw](d.db.Collection(c.Documents), doclock.Field(c.Field), doclock.With(mongolock.WithLogger(a.logger())))
+	docs, err := doclock.New[bson.Raw](d.db.Collection(c.Documents), doclock.Field(c.Field), doclock.WithLogger(a.logger()))
 	if err != nil {
 		return exitf(exitUsage, "--field: %s", reason(err))
 	}

@@ -130,7 +130,7 @@ func TestDocsListsLockedDocuments(t *testing.T) {
 	coll := p.database().Collection("orders")
 	_, err := coll.InsertMany(t.Context(), []any{bson.D{{Key: "_id", Value: "order-17"}}, bson.D{{Key: "_id", Value: 18}}})
 	require.NoError(t, err)
-	orders, err := doclock.New[bson.M](coll, doclock.With(mongolock.WithOwner("billing-7")))
+	orders, err := doclock.New[bson.M](coll, doclock.WithOwner("billing-7"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = orders.Close() })
 	_, err = orders.Acquire(t.Context(), doclock.ID("order-17"), mongolock.Note("charging"))

@@ -137,9 +137,12 @@ func (c *onceCmd) Run(a *app) error {
 	}
 	defer d.close()
 	coll := d.collection(&a.connection, "once")
-	with := once.With(a.clientOptions(mongolock.WithMargin(task.margin), mongolock.TTL(c.TTL))...)
+	opts := []once.Option{once.WithLogger(a.logger()), once.WithMargin(task.margin), once.With(c.lease()...)}
+	if a.Owner != "" {
+		opts = append(opts, once.WithOwner(a.Owner))
+	}
 	if c.Again != "" {
-		if err := once.Reset(ctx, coll, c.Name, c.Again, with); err != nil {
+		if err := once.Reset(ctx, coll, c.Name, c.Again, opts...); err != nil {
 			return refusedBy(ctx, err)
 		}
 	}
@@ -155,7 +158,7 @@ func (c *onceCmd) Run(a *app) error {
 			return &unfinished{exit, exit.told}
 		}
 		return err
-	}, once.Content(content...), once.Lease(c.lease()...), with)
+	}, append(opts, once.Content(content...))...)
 	var held *mongolock.HeldError
 	switch {
 	case ran:
@@ -241,9 +244,9 @@ func show(p *printer, r once.Record, runs []once.Entry) error {
 	for _, e := range runs {
 		state := cell{string(e.Outcome), yellow}
 		switch e.Outcome {
-		case once.Done:
+		case once.Succeeded:
 			state.tone = green
-		case once.Failed, once.Died:
+		case once.Failed, once.Panicked, once.Died:
 			state.tone = red
 		}
 		took := ""

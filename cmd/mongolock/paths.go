@@ -204,6 +204,9 @@ func (c *pathLockCmd) refused(ctx context.Context, err error) error {
 // inTheWay describes the first of the locks that are in the way.
 func inTheWay(e *pathlock.ConflictError) string {
 	all := slices.Concat(e.Parents, e.Same, e.Children)
+	if len(all) == 0 && len(e.Waiting) > 0 {
+		return ": an exclusive lock of " + shown(e.Waiting[0].Path) + " is waited for"
+	}
 	if len(all) == 0 {
 		return ""
 	}

@@ -33,6 +33,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,13 +70,13 @@ func New[T any](t testing.TB, opts ...doclock.Option) *Locks[T] {
 	server := memmongo.New()
 	l := &Locks[T]{t: t, link: server.Link()}
 	l.coll, l.aside = l.connect(l.link), l.connect(server.Link())
-	logged := mongolock.WithLogger(slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	logged := doclock.WithLogger(slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	var err error
-	if l.Locks, err = doclock.New[T](l.coll, append([]doclock.Option{doclock.With(logged)}, opts...)...); err != nil {
+	if l.Locks, err = doclock.New[T](l.coll, append([]doclock.Option{logged}, opts...)...); err != nil {
 		t.Fatalf("doclocktest: %v", err)
 	}
-	rival := doclock.With(logged, mongolock.WithOwner("somebody else"), mongolock.WithMargin(0))
-	if l.rival, err = doclock.New[T](l.aside, append(append([]doclock.Option{}, opts...), rival)...); err != nil {
+	rival := []doclock.Option{logged, doclock.WithOwner("somebody else"), doclock.WithMargin(0)}
+	if l.rival, err = doclock.New[T](l.aside, slices.Concat(opts, rival)...); err != nil {
 		t.Fatalf("doclocktest: %v", err)
 	}
 	t.Cleanup(l.end)

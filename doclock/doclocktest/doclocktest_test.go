@@ -29,7 +29,7 @@ var (
 	o        = doclock.ID("o")
 	isNew    = bson.D{{Key: "state", Value: "new"}}
 	errAway  = errors.New("the database is away")
-	silently = doclock.With(mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+	silently = doclock.WithLogger(slog.New(slog.DiscardHandler))
 )
 
 // inVirtualTime runs a test on a collection with document "o".

@@ -25,7 +25,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/once"
 )
 
@@ -53,12 +52,12 @@ func run(ctx context.Context, uri, db string) error {
 
 // start runs the migrations unless that is done. A set of them that differs has another
 // name, as it is more work to do.
-func start(ctx context.Context, conn *mongo.Client, db string, work once.Func, opts ...mongolock.ClientOption) error {
+func start(ctx context.Context, conn *mongo.Client, db string, work once.Func, opts ...once.Option) error {
 	texts, newest, err := contents()
 	if err != nil {
 		return err
 	}
-	return once.Do(ctx, conn.Database(db).Collection("once"), "migrations up to "+newest, work, once.Content(texts...), once.With(opts...))
+	return once.Do(ctx, conn.Database(db).Collection("once"), "migrations up to "+newest, work, append(opts, once.Content(texts...))...)
 }
 
 // contents are the texts of the migrations, and the name of the newest.

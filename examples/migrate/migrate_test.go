@@ -61,7 +61,7 @@ func doomed(ctx context.Context, o order) error {
 		fmt.Println("half-way")
 		<-ctx.Done()
 		return ctx.Err()
-	}, mongolock.TTL(pace.Of(2*time.Second)))
+	}, once.With(mongolock.TTL(pace.Of(2*time.Second))))
 }
 
 // bare is a host that uses golang-migrate alone, and its lock.
@@ -140,7 +140,7 @@ func TestHostsThatStartTogetherMigrateOnce(t *testing.T) {
 		assert.Equal(t, "<nil>", answer(h))
 	}
 	migrated(t, db)
-	assert.Equal(t, []once.Outcome{once.Done}, outcomes(t, db))
+	assert.Equal(t, []once.Outcome{once.Succeeded}, outcomes(t, db))
 }
 
 func TestAHostThatIsKilledHalfWayIsTakenOver(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAHostThatIsKilledHalfWayIsTakenOver(t *testing.T) {
 		assert.Equal(t, "<nil>", answer(h))
 	}
 	migrated(t, db)
-	assert.Equal(t, []once.Outcome{once.Died, once.Done}, outcomes(t, db))
+	assert.Equal(t, []once.Outcome{once.Died, once.Succeeded}, outcomes(t, db))
 }
 
 // The control: what a killed process leaves of golang-migrate's own lock keeps all others out.

@@ -50,7 +50,7 @@ func work(ctx context.Context, name string, o order) error {
 	}
 	defer leave()
 	outbox, err := doclock.New[message](db.Collection("outbox"),
-		doclock.With(mongolock.WithOwner(name), mongolock.TTL(o.TTL)))
+		doclock.With(mongolock.TTL(o.TTL)), doclock.WithOwner(name))
 	if err != nil {
 		return err
 	}

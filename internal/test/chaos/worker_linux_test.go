@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,11 +85,13 @@ func work(_ context.Context, o orders) error {
 		return err
 	}
 	db := driver.Database(o.DB)
-	opts := []mongolock.ClientOption{mongolock.TTL(o.TTL), mongolock.WithOwner(fmt.Sprint("client-", o.Client)), mongolock.WithLogger(slog.New(slog.DiscardHandler))}
+	owner, quiet := fmt.Sprint("client-", o.Client), slog.New(slog.DiscardHandler)
+	opts := []mongolock.ClientOption{mongolock.TTL(o.TTL), mongolock.WithOwner(owner), mongolock.WithLogger(quiet)}
+	forDocuments := []doclock.Option{doclock.With(mongolock.TTL(o.TTL)), doclock.WithOwner(owner), doclock.WithLogger(quiet)}
 	if o.Margin >= 0 {
-		opts = append(opts, mongolock.WithMargin(o.Margin))
+		opts, forDocuments = append(opts, mongolock.WithMargin(o.Margin)), append(forDocuments, doclock.WithMargin(o.Margin))
 	}
-	locks, forDocuments := db.Collection(lockColl), slices.Clone(opts) // which have no sessions
+	locks := db.Collection(lockColl)
 	if o.Sessions && o.Client%3 > 0 {
 		opts = append(opts, mongolock.WithSession())
 	}
@@ -98,7 +99,7 @@ func work(_ context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	documents, err := doclock.New[guarded](db.Collection(documentColl), doclock.With(forDocuments...))
+	documents, err := doclock.New[guarded](db.Collection(documentColl), forDocuments...)
 	if err != nil {
 		return err
 	}

@@ -141,6 +141,8 @@ var (
 	PathDropWithoutRev bool
 	// PathAncestorForgotten looks for path locks on the path itself and below, not above.
 	PathAncestorForgotten bool
+	// PathReservationIgnored grants shared path locks past the reservation of an exclusive waiter.
+	PathReservationIgnored bool
 	// ObserverAwaited waits for an observer for as long as it takes.
 	ObserverAwaited bool
 	// WriteInPlace overwrites a file instead of replacing it.

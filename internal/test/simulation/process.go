@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/history"
 )
@@ -68,6 +69,22 @@ func (p *process) options(margin time.Duration) []mongolock.ClientOption {
 	}
 	if p.world.rng("feed "+itoa(p.id)).chance(200) && (!p.world.plan.noFaults || p.world.plan.deaths) {
 		opts = append(opts, mongolock.WithoutFeed())
+	}
+	return opts
+}
+
+// documentOptions are those of the locks of documents, which have no sessions.
+func (p *process) documentOptions(margin time.Duration) []doclock.Option {
+	opts := []doclock.Option{
+		doclock.With(mongolock.TTL(p.world.plan.ttl)),
+		doclock.WithOwner(fmt.Sprint("client-", p.id)),
+		doclock.WithLogger(slog.New(slog.DiscardHandler)),
+	}
+	if margin >= 0 {
+		opts = append(opts, doclock.WithMargin(margin))
+	}
+	if p.world.rng("feed "+itoa(p.id)).chance(200) && !p.world.plan.noFaults {
+		opts = append(opts, doclock.WithoutFeed())
 	}
 	return opts
 }

@@ -119,7 +119,7 @@ func (w *world) updateProcess(id int, margin time.Duration) (*process, *doclock.
 		panic(err)
 	}
 	w.suspend(p)
-	locks, err := doclock.New[counter](driver.Database(lockDB).Collection(lockColl), doclock.With(p.options(margin)...))
+	locks, err := doclock.New[counter](driver.Database(lockDB).Collection(lockColl), p.documentOptions(margin)...)
 	if err != nil {
 		panic(err)
 	}

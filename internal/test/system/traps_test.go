@@ -47,9 +47,9 @@ func (b *logbook) seen() []string {
 	return append([]string{}, b.traps...)
 }
 
-func (b *logbook) option() mongolock.ClientOption {
-	return mongolock.WithLogger(slog.New(slog.NewJSONHandler(b, nil)))
-}
+func (b *logbook) option() mongolock.ClientOption { return mongolock.WithLogger(b.logger()) }
+
+func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(b, nil)) }
 
 // A trapped is a server that answers as others do.
 type trapped struct {
@@ -204,7 +204,7 @@ func TestDocumentLocksWarnToo(t *testing.T) {
 	coll := testserver.Collection(t, testserver.Client(t, s.line.Through))
 	_, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "order-17"}})
 	require.NoError(t, err)
-	orders, err := doclock.New[bson.M](coll, doclock.With(s.book.option()))
+	orders, err := doclock.New[bson.M](coll, doclock.WithLogger(s.book.logger()))
 	require.NoError(t, err)
 	doc, err := orders.Acquire(t.Context(), doclock.ID("order-17"))
 	require.NoError(t, err)
