@@ -163,6 +163,35 @@ func TestAKeyOfADeadProcessIsTakenOverAcrossShards(t *testing.T) {
 	})
 }
 
+// A ticket is good for the TTL by the clock of its key's shard, whatever other shards show.
+func TestATicketIsRefusedAfterItsTimeBehindARouter(t *testing.T) {
+	for after, good := range map[time.Duration]bool{shardTTL - time.Second: true, shardTTL + time.Second: false} {
+		for _, key := range []string{"k", "near"} {
+			farApart(t, func(w shardedWorld) {
+				c, _ := w.process()
+				other, _ := w.process()
+				lease, err := c.Acquire(w.t.Context(), key)
+				require.NoError(w.t, err)
+				ticket, err := lease.Detach(w.t.Context())
+				require.NoError(w.t, err)
+				time.Sleep(after) // virtual
+				for _, newest := range []string{"k-newest", "near-newest"} {
+					require.Equal(w.t, newest, w.asksOnce(newest))
+				}
+				resumed, err := other.Resume(w.t.Context(), ticket)
+				if good {
+					require.NoError(w.t, err)
+					assert.NoError(w.t, resumed.Release())
+					return
+				}
+				assert.ErrorIs(w.t, err, mongolock.ErrLost)
+				_, err = c.Resume(w.t.Context(), ticket)
+				assert.ErrorIs(w.t, err, mongolock.ErrLost, "where it was granted")
+			})
+		}
+	}
+}
+
 // A process that asks once goes by the minute rule: each end is judged by its own shard's
 // clock. It gets the key late, by as much as the clocks are apart, if the clock that is ahead
 // wrote the end.

@@ -107,8 +107,11 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 // Transfer puts a claim in the place of a live holder, by the one command that send sends: one
 // trip for a release and a grant, and no instant at which the key is free.
 func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
-	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election
+	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election, or of its shard
 		s.Base.Refresh(ctx)
+		if err := s.lapsed(ctx, from); err != nil {
+			return store.Grant{}, err
+		}
 	}
 	g, err := s.HandOver(ctx, from, c, send)
 	if err == nil {

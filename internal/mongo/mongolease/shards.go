@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -40,6 +41,23 @@ func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Te
 	}
 	by := s.Base.BearingBy(latest, begun)
 	return &by
+}
+
+// lapsed returns store.ErrGone for a holder that is past its end, if that is behind a router: the
+// filter of a hand-over names a date only where one clock writes them all.
+func (s *Steps[R, X]) lapsed(ctx context.Context, r store.Ref) error {
+	if !s.Base.Kind().Router {
+		return nil
+	}
+	image, err := s.Update(mongobase.Bare(ctx), Draw, s.Base.Soft, r, s.Shape.Holds(r.ID), bson.D{s.Lock.Timed()}, mongobase.After)
+	if err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	at, _ := image.Record.Drawn()
+	if h, holds := image.Record.Holder(r.ID); holds && h.Session == "" && !h.ExpireAt.After(at) {
+		return store.ErrGone
+	}
+	return nil
 }
 
 // timesOf returns the times of the shards that have the documents of some holders, if shards have
