@@ -146,14 +146,16 @@ func (e *leaseStore) Renew(ctx context.Context, batch []store.Renewal) []store.R
 // sideBySide calls f for each entry of a batch, for a few at a time.
 func sideBySide(entries int, f func(i int)) {
 	const atOnce = 16
-	var wg sync.WaitGroup
-	for first := range min(atOnce, entries) {
-		wg.Go(func() {
-			for i := first; i < entries; i += atOnce {
-				f(i)
-			}
-		})
+	every := func(first int) {
+		for i := first; i < entries; i += atOnce {
+			f(i)
+		}
 	}
+	var wg sync.WaitGroup
+	for first := 1; first < min(atOnce, entries); first++ {
+		wg.Go(func() { every(first) })
+	}
+	every(0) // most batches have one entry
 	wg.Wait()
 }
 
