@@ -335,3 +335,46 @@ func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 		})
 	}
 }
+
+// A holder that releases with MinHold tells the first in line when it ends. Those who share the key
+// with that one learn it from it.
+func TestSharersWhomNobodyToldComeTogether(t *testing.T) {
+	for _, mode := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
+		onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+			start := time.Now()
+			l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
+			var waits []<-chan result
+			for range 3 {
+				waits = append(waits, inBackground(t.Context(), newClient(t, s), "k", mode))
+				time.Sleep(time.Second)
+			}
+			release(t, l)
+			for _, wait := range waits {
+				r := <-wait
+				require.NoError(t, r.err)
+				tookBetween(t, start, 20*time.Second, 20*time.Second+200*time.Millisecond)
+				defer release(t, r.lease)
+			}
+		})
+	}
+}
+
+func TestAPermitThatIsReturnedIsNotOfferedToAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		told := &crowdStore{hookedStore: newHookedStore(mem)}
+		c := newClient(t, told)
+		one, two := acquire(t, c, "k", mongolock.OneOf(2)), acquire(t, c, "k", mongolock.OneOf(2))
+		wait := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		release(t, one)
+		time.Sleep(time.Second)
+		assert.Zero(t, told.notified.Load())
+		start := time.Now()
+		release(t, two)
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, start, 0, 10*time.Millisecond)
+		release(t, r.lease)
+	})
+}

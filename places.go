@@ -25,26 +25,29 @@ type placeKeeper struct {
 	busy int // goroutines
 }
 
-// A stood is a place that was in use, and until when it is worth a call.
+// A stood is a place that was in use. One that was not seen in its line is worth one call alone: in
+// an outage, callers that try again and again leave one each.
 type stood struct {
 	key   string
 	place store.Place
-	until monotonic.Moment
+	seen  bool
+	until monotonic.Moment // it is stale then
 }
 
 // giveUp takes a place out of a line, in the background.
 func (k *placeKeeper) giveUp(key string, p store.Place) {
-	if k.add(key, p) {
+	if k.add(stood{key, p, true, 0}) {
 		k.client.background.Go(k.work)
 	}
 }
 
 // add makes a place one to be given up. It reports whether the caller has to see to it that work
 // runs.
-func (k *placeKeeper) add(key string, p store.Place) bool {
+func (k *placeKeeper) add(s stood) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.todo = append(k.todo, stood{key, p, k.client.clock.Now().Add(store.PlaceFor)})
+	s.until = k.client.clock.Now().Add(store.PlaceFor)
+	k.todo = append(k.todo, s)
 	return k.busy < leavers
 }
 
@@ -72,7 +75,7 @@ func (k *placeKeeper) work() {
 			continue
 		}
 		k.mu.Lock()
-		if c.clock.Now() < s.until {
+		if s.seen && c.clock.Now() < s.until {
 			k.todo = append(k.todo, s)
 		}
 		k.mu.Unlock()
@@ -98,7 +101,7 @@ func (k *placeKeeper) refusedLate(w *waiter, err error) {
 	unused := q.head == nil || q.view.Place != held.Place
 	q.view.Joined = q.view.Joined || !unused
 	c.mu.Unlock()
-	if unused && k.add(w.key, held.Place) {
+	if unused && k.add(stood{w.key, held.Place, true, 0}) {
 		k.work()
 	}
 }

@@ -44,15 +44,15 @@ type waiter struct {
 	since     monotonic.Moment // when it joined the queue
 	candidate bool             // it is of package leader
 
-	queue       *queue
-	prev, next  *waiter
-	nudge       chan struct{} // of capacity 1: decide again what to do
-	lease       *Lease        // the lease that it was handed
-	gone        bool          // it left: a lease that is handed to it must be given back
-	asking      bool          // a claim of its own is under way
-	refused     bool          // it knows that the key is held
-	fault       error         // the error of its last claim
-	gaveUpPlace store.Place   // its place in the line, which nobody uses now that it has left
+	queue      *queue
+	prev, next *waiter
+	nudge      chan struct{} // of capacity 1: decide again what to do
+	lease      *Lease        // the lease that it was handed
+	gone       bool          // it left: a lease that is handed to it must be given back
+	asking     bool          // a claim of its own is under way
+	refused    bool          // it knows that the key is held
+	fault      error         // the error of its last claim
+	gaveUp     stood         // its place in the line, which nobody uses now that it has left
 }
 
 // join puts a waiter at the end of the key's queue and decides its first move.
@@ -141,7 +141,7 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	}
 	q := w.queue
 	if lease != nil {
-		w.gaveUpPlace = c.unlink(w)
+		w.gaveUp = c.unlink(w)
 		if lease.terms.shares() {
 			q.look() // the next in the queue may share the key
 		}
@@ -152,8 +152,8 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	if q.head == w && q.view.In {
 		place = q.view.Place
 	}
-	w.gaveUpPlace = c.unlink(w)
-	return nil, w.gaveUp(status, place, err)
+	w.gaveUp = c.unlink(w)
+	return nil, w.refusal(status, place, err)
 }
 
 // status returns what is known of the key's holders.
@@ -187,7 +187,7 @@ func (h *holding) status() store.Status {
 // unlink removes w, and passes the turn on if w was the head. The next head takes over the place
 // of the head in the line, if it asks in the same mode. Otherwise unlink returns the place, to be
 // given up.
-func (c *Client) unlink(w *waiter) (unused store.Place) {
+func (c *Client) unlink(w *waiter) (unused stood) {
 	q := w.queue
 	led := q.head == w
 	c.waiting--
@@ -206,11 +206,11 @@ func (c *Client) unlink(w *waiter) (unused store.Place) {
 	}
 	w.prev, w.next = nil, nil
 	if !led {
-		return ""
+		return unused
 	}
 	if q.head == nil || q.view.Mode != q.head.terms.mode || q.view.Limit != q.head.terms.limit {
 		if q.view.Joined {
-			unused = q.view.Place
+			unused = stood{q.key, q.view.Place, q.view.In, 0}
 		}
 		if q.head == nil {
 			q.view, q.readAt = line.View{}, 0

@@ -55,7 +55,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 	}
 	w, m := c.join(ctx, key, t, patience)
 	defer func() {
-		if w.gaveUpPlace == "" || !c.places.add(key, w.gaveUpPlace) {
+		if w.gaveUp.place == "" || !c.places.add(w.gaveUp) {
 			c.background.Done()
 			return
 		}
@@ -110,7 +110,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	q := w.queue
 	switch {
 	case w.lease != nil:
-		w.gaveUpPlace = c.unlink(w)
+		w.gaveUp = c.unlink(w)
 		return move{step: toTake, lease: w.lease}
 	case q.head != w:
 		return w.sleepUntil(0)
@@ -169,8 +169,8 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	lease, err := c.send(w, &m.claim, m.now)
 	lease, tell, err := c.answered(w, m, lease, err)
 	c.watch.Announce(tell...)
-	if lease != nil && m.claim.Pass != "" && w.terms.shares() { // it may have been in the way of others, too
-		c.freed(w.key)
+	if lease != nil && w.terms.shares() && !m.claim.Offered && len(lease.holding.waiting()) > 0 {
+		c.freed(w.key) // nobody told this one, so maybe nobody told those who share the key with it
 	}
 	return lease, err
 }
@@ -203,8 +203,9 @@ func (c *Client) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease,
 		q.view.Refused(&held.Status, m.now, now)
 		return nil, wake.Wanted(&held.Status), nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
-		q.view.Joined = q.view.Joined || !store.IsCertain(err) && !errors.As(err, new(*abandoned)) // one that goes on is seen to later: refusedLate
-		q.view.Look()                                                                              // for the next in the queue: the news that this claim consumed may have been meant for it
+		// A claim that was not applied may have joined the line. One that goes on is seen to later: refusedLate.
+		q.view.Joined = q.view.Joined || !store.IsVerdict(err) && !errors.As(err, new(*abandoned))
+		q.view.Look() // for the next in the queue: the news that this claim consumed may have been meant for it
 		return nil, nil, err
 	}
 	w.fault = err
@@ -244,9 +245,9 @@ func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func(
 	return timer.C, timer.Stop
 }
 
-// gaveUp returns the error of a waiter that leaves without the key. The error says that the key
+// refusal returns the error of a waiter that leaves without the key. The error says that the key
 // is held only if w knows it.
-func (w *waiter) gaveUp(status store.Status, place store.Place, err error) error {
+func (w *waiter) refusal(status store.Status, place store.Place, err error) error {
 	if !errors.As(err, new(*abandoned)) {
 		return failed("acquire", w.key, err)
 	}
