@@ -269,7 +269,7 @@ func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 		return err
 	}
 	f := *b.facts.Load()
-	f.NoRetries = !b.retries
+	f.NoRetries, f.NoJournal = !b.retries, b.noJ.Load()
 	b.Count(BuildInfo)
 	b.Count(ServerStatus)
 	if f.Member() {

@@ -9,7 +9,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 )
 
-// Ask asks a deployment for all facts, with three or four commands to its primary. It fails
+// Ask asks a deployment for all facts, with four or five commands to its primary. It fails
 // only if the server does not say what it is. The caller sets NoRetries, which is a fact of the
 // connection.
 func Ask(ctx context.Context, client *mongo.Client) (Facts, error) {
@@ -19,7 +19,15 @@ func Ask(ctx context.Context, client *mongo.Client) (Facts, error) {
 	}
 	f := Met(hello, old)
 	f.Ask(ctx, client)
+	if opts, err := run(ctx, client, "getCmdLineOpts"); err == nil {
+		journal, told := opts.Lookup("parsed", "storage", "journal", "enabled").BooleanOK()
+		f.NoJournal = told && !journal
+	}
 	return f, nil
+}
+
+func run(ctx context.Context, client *mongo.Client, command string) (bson.Raw, error) {
+	return client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Raw()
 }
 
 // Hello returns the server's hello, or its isMaster if the server is too old for hello.
@@ -40,19 +48,17 @@ func Met(hello bson.Raw, old bool) Facts {
 }
 
 // Ask asks for the facts that hello does not tell, with two commands, or three on a set. A fact
-// that is not answered, perhaps because a right is missing, stays as it is.
+// that is not answered, perhaps because a right is missing, stays as it is. NoJournal is known
+// from a write that asked for the journal.
 func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
-	run := func(command string) (bson.Raw, error) {
-		return client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Raw()
-	}
-	if info, err := run("buildInfo"); err == nil {
+	if info, err := run(ctx, client, "buildInfo"); err == nil {
 		f.build(info)
 	}
-	if status, err := run("serverStatus"); err == nil {
+	if status, err := run(ctx, client, "serverStatus"); err == nil {
 		f.Engine, _ = status.Lookup("storageEngine", "name").StringValueOK()
 	}
 	if f.Member() {
-		if config, err := run("replSetGetConfig"); err == nil {
+		if config, err := run(ctx, client, "replSetGetConfig"); err == nil {
 			f.config(config)
 		}
 	}

@@ -39,6 +39,7 @@ type Facts struct {
 	NoHello    bool   // the server has isMaster only
 	NoSessions bool   // the server has no logical sessions
 	NoRetries  bool   // the connection's options turn retryable writes off
+	NoJournal  bool   // the server keeps no journal
 	Engine     string // the storage engine
 
 	Voting   int // members of the set that vote and keep data
@@ -109,6 +110,15 @@ var list = []struct {
 			Do:   "use WiredTiger",
 		},
 		func(f Facts) bool { return f.Engine == "inMemory" || f.Engine == "ephemeralForTest" },
+	},
+	{
+		Trap{
+			Name: "no-journal", Grave: true,
+			Says: "the server keeps no journal",
+			Why:  "after a crash it has forgotten its last writes: a grant can be forgotten, and given again",
+			Do:   "start mongod with its journal, or run a replica set",
+		},
+		func(f Facts) bool { return f.NoJournal },
 	},
 	{
 		Trap{

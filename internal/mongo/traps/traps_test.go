@@ -39,6 +39,7 @@ func TestEachTrapIsSetByItsOwnFactAlone(t *testing.T) {
 		{func(f *Facts) { f.Version, f.Standalone = Version{7, 0, 4}, true }, []string{"standalone"}},
 		{func(f *Facts) { f.Version = Version{8, 0, 4} }, nil},
 		{func(f *Facts) { f.Engine = "inMemory" }, []string{"memory-engine"}},
+		{func(f *Facts) { f.NoJournal = true }, []string{"no-journal"}},
 		{func(f *Facts) { f.Hosts = []string{"c.eu.docdb.amazonaws.com:27017"} }, []string{"documentdb"}},
 		{func(f *Facts) { f.Hosts = []string{"c.mongo.cosmos.azure.com:10255"} }, []string{"cosmosdb"}},
 		{func(f *Facts) { f.Product = "FerretDB" }, []string{"ferretdb"}},
@@ -94,11 +95,20 @@ func TestADeploymentTellsItsFacts(t *testing.T) {
 	proxy.On(faultproxy.Command("serverStatus"), faultproxy.EditReply(func(bson.D) bson.D {
 		return bson.D{{Key: "ok", Value: 1}, {Key: "storageEngine", Value: bson.D{{Key: "name", Value: "inMemory"}}}}
 	}))
+	journal := func(enabled bool) bson.D {
+		return bson.D{{Key: "ok", Value: 1}, {Key: "parsed", Value: bson.D{{Key: "storage", Value: bson.D{{Key: "journal", Value: bson.D{{Key: "enabled", Value: enabled}}}}}}}}
+	}
+	kept := proxy.On(faultproxy.Command("getCmdLineOpts"), faultproxy.EditReply(func(bson.D) bson.D { return journal(true) }))
 	f, err = Ask(t.Context(), client)
 	require.NoError(t, err)
-	want := []string{"memory-engine", "majority-in-memory", "arbiter"}
+	assert.False(t, f.NoJournal)
+	kept.Remove()
+	proxy.On(faultproxy.Command("getCmdLineOpts"), faultproxy.EditReply(func(bson.D) bson.D { return journal(false) }))
+	f, err = Ask(t.Context(), client)
+	require.NoError(t, err)
+	want := []string{"memory-engine", "no-journal", "majority-in-memory", "arbiter"}
 	if f.Standalone {
-		want = []string{"standalone-8.0", "memory-engine", "standalone"}
+		want = []string{"standalone-8.0", "memory-engine", "no-journal", "standalone"}
 	}
 	assert.ElementsMatch(t, want, names(f), "%+v", f)
 }
