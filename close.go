@@ -58,6 +58,7 @@ func (c *Client) shut() error {
 		h.end(ErrClosed)
 		grace = max(grace, h.untilGiveBack())
 	}
+	c.watch.End() // nobody waits any more, and a store may take a moment to end its feed
 	if grace > 0 {
 		c.letHoldersStop(grace)
 	}
