@@ -56,6 +56,8 @@ func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
 	}
 	if status, err := run(ctx, client, "serverStatus"); err == nil {
 		f.Engine, _ = status.Lookup("storageEngine", "name").StringValueOK()
+		committed, told := status.Lookup("storageEngine", "supportsCommittedReads").BooleanOK()
+		f.NoMajorityReads = told && !committed
 	}
 	if f.Member() {
 		if config, err := run(ctx, client, "replSetGetConfig"); err == nil {

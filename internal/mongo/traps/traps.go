@@ -46,6 +46,7 @@ type Facts struct {
 	Arbiters int
 
 	MajorityInMemory bool // the set's writeConcernMajorityJournalDefault is false
+	NoMajorityReads  bool // the server refuses the read concern majority
 }
 
 // Of returns the traps of a deployment, the grave ones first.
@@ -164,6 +165,15 @@ var list = []struct {
 			Do:   "put a third member with data in the arbiter's place",
 		},
 		func(f Facts) bool { return f.Arbiters > 0 && f.Voting == 2 },
+	},
+	{
+		Trap{
+			Name: "no-majority-reads",
+			Says: "enableMajorityReadConcern is false",
+			Why:  "reads of what a majority has are refused: path locks fail, and a bulk of renewals that is not answered counts as failed for all its leases",
+			Do:   "set it to true, its default; since MongoDB 5.0 it is always true",
+		},
+		func(f Facts) bool { return f.NoMajorityReads && f.Member() },
 	},
 	{
 		Trap{

@@ -46,6 +46,7 @@ func TestEachTrapIsSetByItsOwnFactAlone(t *testing.T) {
 		{func(f *Facts) { f.MajorityInMemory = true }, []string{"majority-in-memory"}},
 		{func(f *Facts) { f.Voting, f.Arbiters = 2, 1 }, []string{"arbiter"}},
 		{func(f *Facts) { f.Voting, f.Arbiters = 4, 1 }, nil},
+		{func(f *Facts) { f.NoMajorityReads = true }, []string{"no-majority-reads"}},
 		{func(f *Facts) { f.NoHello = true }, []string{"no-hello"}},
 		{func(f *Facts) { f.NoRetries = true }, []string{"no-retries"}},
 		{func(f *Facts) { f.NoSessions = true }, []string{"no-sessions"}},
@@ -93,7 +94,7 @@ func TestADeploymentTellsItsFacts(t *testing.T) {
 		return bson.D{{Key: "ok", Value: 1}, {Key: "versionArray", Value: bson.A{8, 0, 4, 0}}}
 	}))
 	proxy.On(faultproxy.Command("serverStatus"), faultproxy.EditReply(func(bson.D) bson.D {
-		return bson.D{{Key: "ok", Value: 1}, {Key: "storageEngine", Value: bson.D{{Key: "name", Value: "inMemory"}}}}
+		return bson.D{{Key: "ok", Value: 1}, {Key: "storageEngine", Value: bson.D{{Key: "name", Value: "inMemory"}, {Key: "supportsCommittedReads", Value: false}}}}
 	}))
 	journal := func(enabled bool) bson.D {
 		return bson.D{{Key: "ok", Value: 1}, {Key: "parsed", Value: bson.D{{Key: "storage", Value: bson.D{{Key: "journal", Value: bson.D{{Key: "enabled", Value: enabled}}}}}}}}
@@ -106,7 +107,7 @@ func TestADeploymentTellsItsFacts(t *testing.T) {
 	proxy.On(faultproxy.Command("getCmdLineOpts"), faultproxy.EditReply(func(bson.D) bson.D { return journal(false) }))
 	f, err = Ask(t.Context(), client)
 	require.NoError(t, err)
-	want := []string{"memory-engine", "no-journal", "majority-in-memory", "arbiter"}
+	want := []string{"memory-engine", "no-journal", "majority-in-memory", "arbiter", "no-majority-reads"}
 	if f.Standalone {
 		want = []string{"standalone-8.0", "memory-engine", "no-journal", "standalone"}
 	}
