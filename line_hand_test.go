@@ -68,7 +68,8 @@ func TestAClockThatIsSteppedBack(t *testing.T) {
 					start := time.Now()
 					release(t, gate)
 					for range 2 {
-						who, r := "first", result{}
+						who := "first"
+						var r result
 						select {
 						case r = <-w:
 						case r = <-w2:

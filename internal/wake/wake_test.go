@@ -108,7 +108,7 @@ func (f feed) Notify(_ context.Context, notices ...store.Notice) error {
 func (f feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		f.mu.Lock()
-		f.of = of
+		f.world.of = of
 		gone := f.gone
 		f.mu.Unlock()
 		if gone {
