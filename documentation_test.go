@@ -15,7 +15,7 @@ import (
 )
 
 // documented lists the packages in which every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "doclock", "doclock/doclocktest", "fence", "once", "adapters/webdav", "adapters/otel", "adapters/prometheus"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "doclock", "doclock/doclocktest", "fence", "once", "adapters/webdav", "adapters/otel", "adapters/prometheus", "adapters/gocron", "adapters/cron", "adapters/kubernetes", "adapters/certmagic"}
 
 // contract lists the methods of package store's interfaces. The engine calls them; a user of
 // the library never does.
@@ -72,6 +72,14 @@ func ofInterface(pkg, typ, method string) bool {
 		return slices.Contains([]string{"String", "GoString", "Format", "LogValue"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"
+	case pkg == "gocronlock": // which gocron calls
+		return method == "Lock" || method == "IsLeader"
+	case pkg == "cronlock" && typ == "ContextFunc": // which cron and Once call
+		return method == "Run" || method == "RunContext"
+	case pkg == "kubelock" && typ == "Lock": // which an elector calls
+		return slices.Contains([]string{"Create", "Identity", "Describe", "RecordEvent"}, method)
+	case pkg == "certmagiclock": // which CertMagic calls
+		return slices.Contains([]string{"Lock", "TryLock", "Unlock", "RenewLockLease", "Store", "Load", "Delete", "Exists", "List", "Stat", "String"}, method)
 	case pkg == "promlock" || pkg == "otellock": // which the library and Prometheus call
 		return slices.Contains([]string{"Begin", "Watch", "Describe", "Collect"}, method)
 	}

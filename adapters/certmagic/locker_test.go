@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -266,14 +267,14 @@ func ExampleWith() {
 		log.Panic(err)
 	}
 	defer client.Close()
-	locker, err := certmagiclock.NewLocker(client, certmagiclock.With(mongolock.Note("edge-3")), certmagiclock.WithPrefix("tls/"))
+	locker, err := certmagiclock.NewLocker(client, certmagiclock.With(mongolock.Note("edge-3")))
 	if err != nil {
 		log.Panic(err)
 	}
 	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
 		log.Panic(err)
 	}
-	status, err := client.Inspect(ctx, "tls/issue_cert_example.com")
+	status, err := client.Inspect(ctx, "certmagic/issue_cert_example.com")
 	fmt.Println(status.Holders[0].Note, err)
 	fmt.Println(locker.Unlock(ctx, "issue_cert_example.com"))
 
@@ -283,6 +284,58 @@ func ExampleWith() {
 	// edge-3 <nil>
 	// <nil>
 	// certmagiclock: With(Shared()): several processes would obtain one certificate at the same time
+}
+
+// Other locks are in the same collection, so the keys of certificates have a prefix.
+func ExampleWithPrefix() {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		log.Panic(err)
+	}
+	defer client.Close()
+	locker, err := certmagiclock.NewLocker(client, certmagiclock.WithPrefix("tls/"))
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
+		log.Panic(err)
+	}
+	for status, err := range client.List(ctx, "tls/") {
+		fmt.Println(status.Key, err)
+	}
+	fmt.Println(locker.Unlock(ctx, "issue_cert_example.com"))
+	// Output:
+	// tls/issue_cert_example.com <nil>
+	// <nil>
+}
+
+// CertMagic is not told that a lock was lost, so that is logged.
+func ExampleWithLogger() {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		log.Panic(err)
+	}
+	defer client.Close()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.LevelKey || a.Key == slog.MessageKey {
+			return a
+		}
+		return slog.Attr{}
+	}}))
+	locker, err := certmagiclock.NewLocker(client, certmagiclock.WithLogger(logger))
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
+		log.Panic(err)
+	}
+	if _, err := client.Break(ctx, "certmagic/issue_cert_example.com", "it hangs", 0); err != nil {
+		log.Panic(err)
+	}
+	_ = locker.Unlock(ctx, "issue_cert_example.com")
+	// Output: level=WARN msg="certmagiclock: the lock was lost while it was held"
 }
 
 func ExampleNew() {

@@ -191,7 +191,7 @@ var troubles = map[string]func(l *lab){
 		l.every(time.Minute, func() { l.work(l.ctx, client, "k", time.Second, mongolock.TTL(time.Hour)) })
 	},
 	"MongolockNobodyLeads": func(l *lab) { l.nobody = true },
-	"MongolockFiresMissed": func(l *lab) {
+	"MongolockDueTimesMissed": func(l *lab) {
 		l.job("too slow", time.Minute, func() error { l.sleep(150 * time.Second); return nil })
 	},
 	"MongolockFeedDown": func(l *lab) {
