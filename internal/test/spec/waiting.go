@@ -1,53 +1,101 @@
 package main
 
 var waitingBound = bound{
-	invariants: "TypeOK",
-	properties: "Served",
+	invariants: "Exclusion Once NoGhosts",
+	properties: "Served Order",
 	values: map[string]string{
-		"TTL": "2", "Dies": "FALSE", "Fails": "FALSE", "Breaks": "TRUE", "Lossy": "FALSE", "Polls": "FALSE", "Lingers": "FALSE", "Spare": "0",
+		"Writers": "{1, 2}", "Readers": "{3}", "Dead": "{}", "Faults": "0", "Kinds": "{}", "Feed": "TRUE", "Refreshes": "FALSE",
+		"Quits": "FALSE", "Besides": "FALSE", "Lingers": "{}", "Spare": "0",
 	},
 }
 
 var (
-	dying = map[string]string{"Dies": "TRUE", "Fails": "TRUE"}
-	keeps = map[string]string{"Lingers": "TRUE"}
-	lossy = map[string]string{"Lossy": "TRUE", "Polls": "TRUE", "Dies": "TRUE", "Fails": "TRUE"}
+	alone   = map[string]string{"Writers": "{1}", "Readers": "{}"}
+	pair    = map[string]string{"Writers": "{1, 2}", "Readers": "{}"}
+	three   = map[string]string{"Writers": "{1, 2, 3}", "Readers": "{}"}
+	oneEach = map[string]string{"Writers": "{1}", "Readers": "{2}"}
+	sharers = map[string]string{"Writers": "{1}", "Readers": "{2, 3}"}
+	holder  = map[string]string{"Dead": `{"holder"}`}
+	place   = map[string]string{"Dead": `{"place"}`}
+	quits   = map[string]string{"Quits": "TRUE"}
+	besides = map[string]string{"Besides": "TRUE"}
+	deaf    = map[string]string{"Feed": "FALSE", "Refreshes": "TRUE"}
+	keeps   = with(pair, map[string]string{"Lingers": "{1}"})
+	tokens  = with(with(keeps, deaf), map[string]string{"Spare": "2"})
 )
 
+// fault allows one fault of a kind.
+func fault(kinds string) map[string]string {
+	return map[string]string{"Faults": "1", "Kinds": "{" + kinds + "}"}
+}
+
 var waiting = []check{
-	{name: "waiting: wake-ups alone, cursors break", module: "Waiting"},
-	{name: "waiting: the holder dies, calls fail", module: "Waiting", set: dying},
-	{name: "waiting: wake-ups are lost, polls find out", module: "Waiting", set: lossy},
-	{name: "waiting: a holder that lingers", module: "Waiting", set: keeps},
-	{name: "waiting: a holder that lingers dies, calls fail", module: "Waiting", set: map[string]string{"Lingers": "TRUE", "Dies": "TRUE", "Fails": "TRUE"}},
-	{name: "waiting: notices to a holder that lingers are lost, its tokens end", module: "Waiting",
-		set: map[string]string{"Lingers": "TRUE", "Spare": "2", "Lossy": "TRUE", "Polls": "TRUE"}},
-	{name: "waiting: mutant: notices are lost, and tokens without end", module: "Waiting", finds: "Served",
-		set: map[string]string{"Lingers": "TRUE", "Lossy": "TRUE", "Polls": "TRUE"}},
+	{name: "waiting: notices alone", module: "Waiting", set: quits},
+	{name: "waiting: two readers and a writer", module: "Waiting", set: with(sharers, quits)},
+	{name: "waiting: a death, a slow one, a cursor that breaks", module: "Waiting", set: fault(`"death", "slow", "cursor"`)},
+	{name: "waiting: an answer is lost", module: "Waiting", set: with(pair, with(place, fault(`"reply"`)))},
+	{name: "waiting: a dead holder, and a place of the dead", module: "Waiting", set: with(pair, map[string]string{"Dead": `{"holder", "place"}`})},
+	{name: "waiting: a failover", module: "Waiting", set: with(pair, with(quits, with(holder, fault(`"election"`))))},
+	{name: "waiting: no notice is heard, a slow one, an answer is lost", module: "Waiting", set: with(with(pair, deaf), with(place, fault(`"slow", "reply"`)))},
+	{name: "waiting: a notice is lost", module: "Waiting", set: with(map[string]string{"Refreshes": "TRUE"}, fault(`"notice"`))},
+	{name: "waiting: releases are announced beside", module: "Waiting", set: with(with(pair, holder), with(besides, fault(`"slow", "cursor"`)))},
+	{name: "waiting: a holder that lingers", module: "Waiting", set: with(keeps, fault(`"death", "cursor"`))},
+	{name: "waiting: a holder that lingers hears nothing, its tokens end", module: "Waiting", set: tokens},
+	{name: "waiting: an answer is lost among three", module: "Waiting", large: true, set: with(quits, fault(`"reply"`))},
+	{name: "waiting: a failover among three", module: "Waiting", large: true, set: with(quits, fault(`"election"`))},
+	{name: "waiting: two faults of any kind", module: "Waiting", large: true,
+		set: map[string]string{"Refreshes": "TRUE", "Quits": "TRUE", "Besides": "TRUE", "Faults": "2", "Kinds": `{"death", "reply", "cursor", "notice", "slow", "election"}`}},
+
+	{name: "waiting: mutant: a place is passed without compare", module: "Waiting", set: with(pair, holder), finds: "Exclusion",
+		mutate: []mutation{{`MayHave(w, pass) == IsTurn(`, `MayHave(w, pass) == pass # None \/ IsTurn(`}}},
+	{name: "waiting: mutant: an offer is taken for a grant", module: "Waiting", set: pair, finds: "Exclusion",
+		mutate: []mutation{{`[p EXCEPT !.told = TRUE]`, `Now(w, "hold")`}}},
+	{name: "waiting: mutant: the record is deleted despite a line", module: "Waiting", set: pair, finds: "Served",
+		mutate: []mutation{{`[key EXCEPT !.holders = @ \ {w}, !.over`, `[key EXCEPT !.line = <<>>, !.holders = @ \ {w}, !.over`}}},
+	{name: "waiting: mutant: a place that stands there is added again", module: "Waiting", set: with(pair, fault(`"reply"`)), finds: "Once",
+		mutate: []mutation{{`[key EXCEPT !.line = IF In(w, @) THEN @ ELSE Append(@, w)]`, `[key EXCEPT !.line = Append(@, w)]`}}},
+	{name: "waiting: mutant: a place is kept after its grant", module: "Waiting", set: pair, finds: "NoGhosts",
+		mutate: []mutation{{`{w} \cup ({pass} \cap Ahead(w))`, `{pass} \cap Ahead(w)`}}},
+	{name: "waiting: mutant: a newcomer does not ask for the line", module: "Waiting", finds: "Order",
+		mutate: []mutation{{`ELSE IF @ = <<>> THEN <<w>> ELSE <<>>`, `ELSE <<w>>`}}},
+	{name: "waiting: mutant: a reader asks for its own place alone", module: "Waiting", set: with(oneEach, holder), finds: "Order",
+		mutate: []mutation{{`MayHave(w, pass) == IsTurn(`, `MayHave(w, pass) == (w \in Readers /\ In(w, key.line) /\ Live(key) \subseteq Readers) \/ IsTurn(`}}},
+	{name: "waiting: mutant: a place is passed at once", module: "Waiting", set: with(alone, place), finds: "Order",
+		mutate: []mutation{{`Watches(w) /\ proc[w].aged /\ proc[w].second`, `Watches(w) /\ proc[w].second`}}},
+	{name: "waiting: mutant: the grace is counted before the offer", module: "Waiting", finds: "Order",
+		mutate: []mutation{{`THEN None ELSE First(k)
+`, `THEN None ELSE k.line[1]
+`}}},
+	{name: "waiting: mutant: the second does not pass a place", module: "Waiting", set: with(alone, place), finds: "Served",
+		mutate: []mutation{{`Passes(w)   == `, `Passes(w)   == FALSE /\ `}}},
+	{name: "waiting: mutant: those further back do not remove a place", module: "Waiting", set: with(pair, with(place, fault(`"death"`))), finds: "Served",
+		mutate: []mutation{{`Waits(w) /\ Watches(w) /\ proc[w].aged /\ ~proc[w].second`, `FALSE`}}},
+	{name: "waiting: mutant: nobody is told that it was passed", module: "Waiting", set: with(pair, holder), finds: "Served",
+		mutate: []mutation{{`Send({<<"offer", p>> : p \in {Pass(w)} \ {None}})`, `UNCHANGED news`}}},
+	{name: "waiting: mutant: the next is not told", module: "Waiting", set: with(three, fault(`"death"`)), finds: "Served",
+		mutate: []mutation{{` \cup {<<"next", k.line[i]>> : i \in {n + 1} \cap (1..Len(k.line))}`, ``}}},
+	{name: "waiting: mutant: no claim when the holder would be over", module: "Waiting", set: with(alone, holder), finds: "Served",
+		mutate: []mutation{{` \/ Timer(w))`, `)`}}},
+	{name: "waiting: mutant: a release in doubt tells nobody", module: "Waiting", set: with(pair, fault(`"reply"`)), finds: "Served",
+		mutate: []mutation{{`Set(w, Does("done")) /\ Send(Tell(key'))`, `Set(w, Does("done")) /\ Send(IF key' = key THEN {} ELSE Tell(key'))`}}},
+	{name: "waiting: mutant: a notice is lost, and nobody asks unless told", module: "Waiting", set: with(pair, fault(`"notice"`)), finds: "Served"},
+	{name: "waiting: mutant: no read after a cursor was opened", module: "Waiting", set: pair, finds: "Served",
+		mutate: []mutation{{`[See(w, key) EXCEPT !.hears = TRUE, !.told = @ \/ Announced]`, `[proc[w] EXCEPT !.hears = TRUE]`}}},
+	{name: "waiting: mutant: a notice before the answer is forgotten", module: "Waiting", set: pair, finds: "Served",
+		mutate: []mutation{{`waits == p.does \in {"reply", "wait"}`, `waits == p.does = "wait"`}}},
+	{name: "waiting: mutant: a claim that came too early is not repeated", module: "Waiting", set: with(pair, with(holder, besides)), finds: "Served",
+		mutate: []mutation{{` \/ (@ /\ Announced), !.first`, `, !.first`}}},
+	{name: "waiting: mutant: one read after a cursor was opened", module: "Waiting", set: with(pair, with(holder, besides)), finds: "Served",
+		mutate: []mutation{{`!.hears = TRUE, !.told = @ \/ Announced`, `!.hears = TRUE`}}},
+	{name: "waiting: mutant: notices are not heard, and tokens without end", module: "Waiting", finds: "Served", set: with(tokens, map[string]string{"Spare": "0"})},
 	{name: "waiting: mutant: kept though its client has heard of the waiter", module: "Waiting", finds: "Served", set: keeps,
-		mutate: []mutation{{`listens /\ ~heard /\ (Spare`, `listens /\ (Spare`}}},
-	{name: "waiting: mutant: kept by a client that does not listen", module: "Waiting", finds: "Served", set: keeps,
-		mutate: []mutation{{`MayKeep == Lingers /\ listens /\ `, `MayKeep == Lingers /\ `}}},
-	{name: "waiting: mutant: no notice", module: "Waiting", finds: "Served", set: keeps,
-		mutate: []mutation{{`notice' = Lingers`, `notice' = FALSE`}}},
-	{name: "waiting: mutant: wake-ups are lost, and nobody polls", module: "Waiting", finds: "Served", set: map[string]string{"Lossy": "TRUE"}},
-	{name: "waiting: mutant: the word written after the look", module: "Waiting", finds: "Served",
-		mutate: []mutation{{`IF key = "free" THEN Take /\ UNCHANGED word`, `IF FALSE THEN Take /\ UNCHANGED word`}, {`at' = "look" /\ word' = TRUE`, `at' = "turning" /\ word' = TRUE`}}},
-	{name: "waiting: mutant: no word", module: "Waiting", finds: "Served",
-		mutate: []mutation{{`at' = "look" /\ word' = TRUE`, `at' = "look" /\ word' = FALSE`}}},
-	{name: "waiting: mutant: the cursor opened after the look", module: "Waiting", finds: "Served",
-		mutate: []mutation{{`at = "start" /\ at' = "word" /\ cursor' = TRUE`, `at = "start" /\ at' = "word" /\ cursor' = cursor`}, {
-			`at = "turning" /\ at' = "asleep"
-         /\ UNCHANGED <<key, holder, word, announce, cursor,`, `at = "turning" /\ at' = "asleep" /\ cursor' = TRUE
-         /\ UNCHANGED <<key, holder, word, announce,`}, {`~cursor /\ at \in {"look", "turning", "asleep"}`, `~cursor /\ at = "asleep"`}}},
-	{name: "waiting: mutant: no look after a cursor broke", module: "Waiting", finds: "Served",
-		mutate: []mutation{{`cursor' = TRUE /\ at' = "look"`, `cursor' = TRUE /\ at' = at`}}},
-	{name: "waiting: mutant: wake-ups are not latched", module: "Waiting", finds: "Served", set: map[string]string{"Breaks": "FALSE"},
-		mutate: []mutation{{`{wake \/ cursor}`, `{wake \/ (cursor /\ at = "asleep")}`}}},
-	{name: "waiting: mutant: no timer for a holder that died", module: "Waiting", finds: "Served", set: map[string]string{"Dies": "TRUE", "Breaks": "FALSE"},
-		mutate: []mutation{{`at = "asleep" /\ still >= TTL`, `FALSE /\ still >= TTL`}}},
-	{name: "waiting: mutant: a failed call forgets what was seen", module: "Waiting", finds: "Served", set: dying,
-		mutate: []mutation{{`at' = "start"
-        /\ UNCHANGED <<key, holder, word, announce, cursor, wake, still>>`, `at' = "start" /\ still' = -1
-        /\ UNCHANGED <<key, holder, word, announce, cursor, wake>>`}}},
+		mutate: []mutation{{` /\ ~proc[w].wanted /\ (Spare`, ` /\ (Spare`}}},
+	{name: "waiting: mutant: kept by a client that does not listen", module: "Waiting", finds: "Served", set: with(keeps, fault(`"cursor"`)),
+		mutate: []mutation{{`w \in Lingers /\ proc[w].hears /\ ~`, `w \in Lingers /\ ~`}}},
+	{name: "waiting: mutant: no holder that lingers is asked", module: "Waiting", finds: "Served", set: keeps,
+		mutate: []mutation{{`Ask4It  == {<<"wanted", h>> : h \in Live(key) \cap Lingers}`, `Ask4It  == {}`}}},
+	{name: "waiting: mutant: nobody is told that its place was removed", module: "Waiting", large: true, set: with(three, holder), finds: "Served",
+		mutate: []mutation{{`Send(Tell(key') \cup {<<"offer", proc[w].first>>})`, `Send(Tell(key'))`}}},
+	{name: "waiting: mutant: an announcement is enough, though its place has gone", module: "Waiting", large: true, set: with(three, with(holder, with(quits, besides))), finds: "Served",
+		mutate: []mutation{{`(proc[w].does = "leave" /\ First(key') = Head(proc[w].line))`, `proc[w].does = "leave"`}}},
 }
