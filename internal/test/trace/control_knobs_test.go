@@ -62,7 +62,6 @@ var controls = []control{
 	{45, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, plain, "sends swap", "it drops a holder that none of the three rules gives up"},
 	{4, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, plain, "sends renew", "its beat is not greater than all before"},
 	{273, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, plain, "sends swap", "it drops a holder that none of the three rules gives up"},
-	{8, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, plain, "sends delete", "it names no revision"},
 	{8, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain, "sends undo", "it is not the clean-up of that mode"},
 	{14, "a swap without rev", func(on bool) { knob.SwapWithoutRev = on }, plain, "sends swap", "it names neither a revision nor the holder"},
 	{56, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, inBulks, "nothing more comes", "an attempt of unknown outcome was not cleaned up"},
