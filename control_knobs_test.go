@@ -79,7 +79,6 @@ func TestControlAGreedyProcessStarvesOthers(t *testing.T) {
 		"a waiter that polls beside workers": func(t *testing.T) string {
 			return notStarved(t, memstore.New(), 4, 5*time.Millisecond, false)
 		},
-		"eight clients that loop": func(t *testing.T) string { return eightThatLoop(t, 3*time.Millisecond, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() { knob.Greedy = false }()

@@ -4,6 +4,8 @@ package chaos
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,9 +56,9 @@ func TestControlChaosOnASetIsCaughtByTheChecks(t *testing.T) {
 
 func caughtWithoutSafeties(t *testing.T, o orders) {
 	o.Margin, o.DeadlineFromReply, o.LongHolds = 0, true, true
-	claims := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$set") })
+	claims := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$set") && !waits(c) })
 	renewal := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool {
-		return has(c, "update", "$max") && !has(c, "update", "$set") && !has(c, "update", "$max", "wantedUntil")
+		return has(c, "update", "$max") && !has(c, "update", "$set") && !waits(c)
 	})
 	renewals := faultproxy.Command("update").Where(func(c bson.Raw) bool { return has(c, "updates", "0", "u", "$max") })
 	const most = 5
@@ -90,6 +92,13 @@ func slowGrant(late time.Duration) func(bson.D) bson.D {
 		}
 		return reply
 	}
+}
+
+// waits reports whether a command joins a line, or keeps a place there.
+func waits(c bson.Raw) bool {
+	dates, _ := c.Lookup("update", "$currentDate").DocumentOK()
+	elements, _ := dates.Elements()
+	return slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasPrefix(e.Key(), "waits.") })
 }
 
 func has(c bson.Raw, path ...string) bool {
