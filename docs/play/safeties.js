@@ -12,7 +12,7 @@ export const safeties = {
 		why: "A holder counts its lease from when it sent the request. Here it counts from when the reply came, so after a slow reply it trusts the lease for too long.",
 	},
 	fence: {
-		name: "the fence", control: "a write without its fence", seed: 338,
+		name: "the fence", control: "a write without its fence", seed: 94,
 		why: "Each grant of a lock has a token, a number that only rises. What the lock protects refuses a write whose token is older than the last one's. Here it takes every write, so one that was on its way for long overwrites what a later holder wrote.",
 	},
 	revision: {
@@ -28,7 +28,7 @@ export const safeties = {
 		why: "A release names the lease that it ends. Here it names only the lock, so a release that arrives late takes the lock away from the next holder.",
 	},
 	handover: {
-		name: "the holder in a hand-over", control: "hand-over by key alone", seed: 19,
+		name: "the holder in a hand-over", control: "hand-over by key alone", seed: 24,
 		why: "Inside one program a lock is passed on directly, but only while the program still holds it. Here it is passed on whoever holds it.",
 	},
 	token: {
@@ -36,7 +36,7 @@ export const safeties = {
 		why: "A later grant of a lock has a greater token, a number made of the database's cluster time, which only rises. Here a counter in the lock's document makes it, and starts again once the document was deleted.",
 	},
 	return: {
-		name: "the wait before giving back", control: "a lost lease given back at its deadline", seed: 66,
+		name: "the wait before giving back", control: "a lost lease given back at its deadline", seed: 28,
 		why: "The work under a lost lease has a short time, the margin, to stop; only then is the lock given back. Here it is given back at once.",
 	},
 };
