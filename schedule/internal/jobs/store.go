@@ -159,7 +159,8 @@ func (r Run) outcomeOfDead() string {
 // A State is what the store knows about a job.
 type State struct {
 	Job     string
-	Known   bool // it has a document
+	Known   bool  // it has a document
+	Foreign error // its document is not of this package: why; it matches store.ErrForeign
 	Plan    string
 	Decided time.Time // every due time up to it is decided
 	Next    time.Time // the due time after it, by the plan of the last claim
