@@ -122,6 +122,9 @@ type Claimed struct {
 	Before time.Time     // the last due time that was claimed before; zero: none is known
 	Slot   int           // where Finish enters the run
 	Dead   []Run         // runs that ran out, whose processes have died
+
+	// The last pause that ended. The due times after Paused, up to Resumed, were left out on purpose.
+	Paused, Resumed time.Time
 }
 
 // An End says how a run ended.
