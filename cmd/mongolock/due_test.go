@@ -104,7 +104,7 @@ func TestADueTimeIsGivenBackIfTheKeyIsHeld(t *testing.T) {
 	p := newProgram(t)
 	locks, err := mongolock.New(p.database().Collection("locks"))
 	require.NoError(t, err)
-	defer locks.Close() //nolint:errcheck // it has released its lease
+	defer locks.Close()
 	lease, err := locks.Acquire(t.Context(), "nightly")
 	require.NoError(t, err)
 	for _, impatient := range [][]string{{"--try"}, {"--wait", "100ms"}, {"--try"}} {
