@@ -347,7 +347,7 @@ TAG ?=
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.18.2
 SYFT       := github.com/anchore/syft/cmd/syft@v1.57.1
 .PHONY: binaries
-binaries: ## the command for six systems into bin/dist, with a list of what is in each (SBOM); TAG=cmd/mongolock/v0.1.0
+binaries: ## the commands for six systems into bin/dist, with a list of what is in each (SBOM); TAG=cmd/mongolock/v0.1.0
 	GOBIN=$(CURDIR)/bin go install $(SYFT)
 	PATH="$(CURDIR)/bin:$$PATH" GORELEASER_CURRENT_TAG="$(notdir $(TAG))" go run $(GORELEASER) release --clean --skip=publish,announce,validate $(if $(TAG),,--snapshot)
 

@@ -105,27 +105,36 @@ func (s *Scheduler) tooLate(j *job, r jobs.Run) bool {
 	return j.maxLate > 0 && r.Attempt == 1 && r.Began.Sub(r.Due) > allowed
 }
 
-// tellDropped reports the due times that the claim of a run has dropped: those after before, and
-// the run's own if it is too late.
-func (s *Scheduler) tellDropped(j *job, before time.Time, r jobs.Run, late bool) {
-	first, last, plan := r.Due, r.Due, j.plan
-	if late {
-		plan = j.times() // otherwise the run will do for a call of RunNow before it
+// tellDropped reports the due times that the claim of a run has dropped: those after the last that was
+// claimed before, and the run's own if it is too late. Those of a pause are not told.
+func (s *Scheduler) tellDropped(j *job, won jobs.Claimed, r jobs.Run, late bool) {
+	plan, hi, why := j.plan, r.Due.Add(-time.Millisecond), "later due times came before they could run"
+	if late { // otherwise the run will do for a call of RunNow before it
+		plan, hi, why = j.times(), r.Due, "they were later than MaxLate allows"
 	}
-	if before = later(before, j.floor); !before.IsZero() {
-		first = plan.Next(before)
+	lo := later(won.Before, j.floor)
+	if lo.IsZero() {
+		lo = r.Due.Add(-time.Millisecond)
 	}
-	if !late {
-		last = r.Due.Add(-time.Millisecond)
+	parts := [][2]time.Time{{lo, hi}}
+	if won.Resumed.After(lo) {
+		parts = [][2]time.Time{{lo, won.Paused}, {won.Resumed, hi}}
 	}
-	if first.IsZero() || first.After(last) {
+	var first, last time.Time
+	n := 0
+	for _, part := range parts {
+		lo, hi := part[0], part[1]
+		end, some := latest(plan, lo, hi)
+		if !hi.After(lo) || !some {
+			continue
+		}
+		if n == 0 {
+			first = plan.Next(lo)
+		}
+		last, n = end, n+count(plan, lo, hi)
+	}
+	if n == 0 {
 		return
-	}
-	n := count(plan, first.Add(-time.Millisecond), last)
-	last, _ = latest(plan, first.Add(-time.Millisecond), last)
-	why := "later due times came before they could run"
-	if late {
-		why = "they were later than MaxLate allows"
 	}
 	s.logger.Warn("schedule: due times were dropped", "job", j.name, "count", n, "first", first, "last", last, "why", why)
 	s.event(Event{Kind: Dropped, Job: j.name, First: first, Due: last, Count: n})

@@ -141,7 +141,7 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	j.mark, j.sure = r.Due, true
 	j.due = j.after(r.Due)
 	late := s.tooLate(j, r)
-	s.tellDropped(j, a.tracked.claimed.Before, r, late)
+	s.tellDropped(j, a.tracked.claimed, r, late)
 	if j.beside {
 		s.await(j)
 	} else {

@@ -37,7 +37,7 @@
 //	runs     the runs under way, by ID: due time, attempt, owner, began, expireAt
 //	past     the last n runs that ended, in a ring of n slots: outcome, error, began, ended
 //	asked    when the job was last told to run at once: a due time like those of the plan
-//	paused   set while claims are refused
+//	paused   set while claims are refused; pausedAt, resumedAt: when the last pause began and ended
 //
 // A process claims the due time D, under a new ID, with one command: where decided is before D,
 // no run is busy and the job is not paused, set decided to D, and busy and runs.ID to this run.
@@ -102,7 +102,8 @@
 //
 // If a job's plan changes, the due times before a process with the new plan has read the job are
 // those of the old plan, and are neither run nor told. Due times during a pause are not run and
-// not told either. Resume decides them.
+// not told either. Resume decides them, and also those before the pause that had not run yet: the
+// next claim tells these.
 //
 // # When the clock was wrong
 //

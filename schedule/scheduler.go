@@ -191,7 +191,8 @@ func (s *Scheduler) Pause(ctx context.Context, name string) error {
 }
 
 // Resume ends a Pause. The job goes on with the next due time: those during the pause are not
-// run, and do not count as dropped. Of a job that is not paused it returns an error.
+// run, and do not count as dropped. One that was late when the pause began is dropped, and told by
+// the next claim. Of a job that is not paused Resume returns an error.
 func (s *Scheduler) Resume(ctx context.Context, name string) error {
 	return s.change(ctx, "Resume", name, jobs.Resume, "the job is not paused")
 }

@@ -303,3 +303,24 @@ func TestAOneOffTimeThatIsTooLateIsTold(t *testing.T) {
 		assert.Equal(c, "too late", c.state("once").Past[0].Outcome)
 	})
 }
+
+// What was late when a job was paused is told when it goes on, and what came during the pause is not.
+func TestDueTimesBeforeAndDuringAPause(t *testing.T) {
+	inEverySettings(t, func(n *night) {
+		p := n.up(1, time.Minute)
+		n.until(2*time.Hour + 30*time.Minute)
+		p.end() // no process is up at three and four
+		n.until(4*time.Hour + 30*time.Minute)
+		operator := n.process(9)
+		assert.NoError(n, operator.Pause(n.Context(), "job"))
+		n.until(5*time.Hour + 30*time.Minute)
+		assert.NoError(n, operator.Pause(n.Context(), "job"), "paused again")
+		n.until(6*time.Hour + 30*time.Minute)
+		assert.NoError(n, operator.Resume(n.Context(), "job"))
+		q := n.up(2, time.Minute)
+		n.until(8*time.Hour + 30*time.Minute)
+		q.end()
+		assert.Equal(n, []string{"1:00 at 1:00", "2:00 at 2:00", "7:00 at 7:00", "8:00 at 8:00"}, n.ran())
+		n.told(2, "2 from 3:00 to 4:00")
+	})
+}

@@ -140,7 +140,21 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		f.changed(jobs.Resume, true)
 		assert.False(f, f.state().Paused)
 		f.refused("a due time of the pause", f.ask(-1))
-		assert.Less(f, f.won(f.ask(60)).Before.Sub(f.state().Now).Abs(), time.Minute)
+		won := f.won(f.ask(60))
+		assert.Equal(f, f.fire(-60), won.Before, "what was late before the pause is not hidden")
+		assert.Less(f, won.Paused.Sub(f.state().Now).Abs(), time.Minute)
+		assert.Less(f, won.Resumed.Sub(f.state().Now).Abs(), time.Minute)
+		assert.False(f, won.Resumed.Before(won.Paused))
+	},
+	"a pause begins once": func(f *storeFixture) {
+		f.changed(jobs.Pause, false)
+		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(-60), f.fire(0)))
+		f.changed(jobs.Pause, true)
+		time.Sleep(20 * time.Millisecond)
+		f.changed(jobs.Pause, true)
+		f.changed(jobs.Resume, true)
+		won := f.won(f.ask(60))
+		assert.Greater(f, won.Resumed.Sub(won.Paused), 15*time.Millisecond, "the second call began it again")
 	},
 	"a job that is to run now is found": func(f *storeFixture) {
 		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(-60), f.fire(0)))

@@ -28,8 +28,8 @@ func (s *Scheduler) reread(ctx context.Context, which []*job) {
 		switch {
 		case states[i].Known:
 			s.seen(ctx, j, states[i])
-		case err != nil:
-			s.event(Event{Kind: Faulted, Job: j.name, Err: err})
+		case states[i].Foreign != nil:
+			s.event(Event{Kind: Faulted, Job: j.name, Err: states[i].Foreign})
 		}
 	}
 }

@@ -99,23 +99,53 @@ func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string
 	}
 }
 
-// claim claims the due time of --at, and reports whether the command is this host's to run. If it is
+// giveBackDue gives back the due time of a claim whose command was not run, so that it can be claimed
+// again. What was decided before it stays so.
+func giveBackDue(ctx context.Context, coll *mongo.Collection, claim due) error {
+	coll = coll.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()))
+	_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: claim.Key}, {Key: "claim", Value: claim.Claim}, {Key: "at", Value: claim.At}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "at", Value: claim.At.Add(-time.Millisecond)}}}})
+	return err
+}
+
+const claimFor = 15 * time.Second // bounds a claim of a due time, and its return
+
+// dues is the collection of claims.
+func (a *app) dues(d *deployment) *mongo.Collection {
+	return d.db.Collection(cmp.Or(a.Collection, "locks") + ".due")
+}
+
+// claim claims the due time of --at, and returns the claim if the command is this host's to run. If it is
 // not, err is how this program ends.
-func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mine bool, err error) {
-	coll, id, owner := d.db.Collection(cmp.Or(a.Collection, "locks")+".due"), rand.Text(), string(a.owner(""))
+func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mine *due, err error) {
 	at := lastDue(c.At, time.Now())
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, claimFor)
 	defer cancel()
-	stands, err := claimDue(ctx, coll, c.Key, id, owner, at)
+	id := rand.Text()
+	stands, err := claimDue(ctx, a.dues(d), c.Key, id, string(a.owner("")), at)
 	if err != nil {
-		return false, refusedBy(ctx, fmt.Errorf("claiming the due time %s: %w", at.Format(time.RFC3339), err))
+		return nil, refusedBy(ctx, fmt.Errorf("claiming the due time %s: %w", at.Format(time.RFC3339), err))
 	}
 	t.tell("due", "", map[string]any{"due": stands.At, "by": stands.Owner, "mine": stands.Claim == id})
 	switch {
 	case stands.Claim == id:
-		return true, nil
+		return &stands, nil
 	case c.Held != nil:
-		return false, exitf(*c.Held, "")
+		return nil, exitf(*c.Held, "")
 	}
-	return false, nil
+	return nil, nil
+}
+
+// giveBack gives a claim back, because the key was not granted.
+func (c *runCmd) giveBack(a *app, d *deployment, t teller, mine *due) {
+	if mine == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), claimFor)
+	defer cancel()
+	said := ""
+	if err := giveBackDue(ctx, a.dues(d), *mine); err != nil {
+		said = fmt.Sprintf("the due time %s is not given back, and will not run: %s", mine.At.Format(time.RFC3339), sentence(err))
+	}
+	t.tell("undone", said, map[string]any{"due": mine.At})
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
@@ -95,6 +97,27 @@ func TestACrontabOnManyHostsRunsADueTimeOnce(t *testing.T) {
 		out.WriteString(h.out.String())
 	}
 	assert.Equal(t, "ran\n", out.String(), "of five hosts, those that do not run it are silent")
+}
+
+// A call that does not get the key has not used the due time up.
+func TestADueTimeIsGivenBackIfTheKeyIsHeld(t *testing.T) {
+	p := newProgram(t)
+	locks, err := mongolock.New(p.database().Collection("locks"))
+	require.NoError(t, err)
+	defer locks.Close()
+	lease, err := locks.Acquire(t.Context(), "nightly")
+	require.NoError(t, err)
+	for _, impatient := range [][]string{{"--try"}, {"--wait", "100ms"}, {"--try"}} {
+		r := p.start(slices.Concat([]string{"run", "--at", "0 3 * * *"}, impatient, []string{"nightly", "--", "echo", "ran"})...)
+		assert.Contains(t, []int{exitHeld, exitTimeout}, r.code(), "the second claims it too")
+		assert.NotContains(t, r.out.String(), "ran")
+	}
+	require.NoError(t, lease.Release())
+	for _, want := range []string{"ran\n", ""} {
+		r := p.start("run", "--at", "0 3 * * *", "--try", "nightly", "--", "echo", "ran")
+		assert.Equal(t, 0, r.code())
+		assert.Equal(t, want, r.out.String())
+	}
 }
 
 // The control: without --at, hosts that come one after the other run it again.

@@ -44,7 +44,8 @@ their clocks differ by less than the time between two:
    0 3 * * *  mongolock run --at '0 3 * * *' nightly -- ./report.sh
 
 The host that claims the due time first runs the command; the others end in silence, with 0. A
-command that fails or is killed is not run again for that due time. Claims are kept in the
+command that fails or is killed is not run again for that due time. If the key is held (--try,
+--wait) the due time is given back, and a later call can run it. Claims are kept in the
 collection locks.due, one document for each key. Without --at, --min-hold serves: the key stays
 taken for longer than the clocks differ.
 
@@ -162,8 +163,9 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	var mine *due
 	if c.At != "" {
-		if mine, err := c.claim(ctx, a, d, t); err != nil || !mine {
+		if mine, err = c.claim(ctx, a, d, t); err != nil || mine == nil {
 			_ = client.Close() // it has claimed nothing
 			return err
 		}
@@ -175,6 +177,7 @@ func (c *runCmd) Run(a *app) error {
 	lease, err := acquire(ctx, c.Key, c.options()...)
 	if err != nil {
 		_ = client.Close() // a claim whose outcome is unknown is undone
+		c.giveBack(a, d, t, mine)
 		return c.refused(ctx, err)
 	}
 	t.tell("granted", "", map[string]any{"token": decimal(lease.Token())})

@@ -30,6 +30,8 @@ type memoryJob struct {
 	until   time.Time // when busy runs out
 	runs    map[string]Run
 	past    []Run // the latest last
+
+	pausedAt, resumedAt time.Time
 }
 
 // NewMemory returns an empty Memory.
@@ -75,7 +77,7 @@ func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if !c.Shared {
 		job.busy, job.until = c.ID, until
 	}
-	claimed := Claimed{Left: until.Sub(sent), Began: now, Before: before, Dead: job.dead(now)}
+	claimed := Claimed{Left: until.Sub(sent), Began: now, Before: before, Dead: job.dead(now), Paused: job.pausedAt, Resumed: job.resumedAt}
 	job.runs[c.ID] = Run{Job: c.Job, ID: c.ID, Due: c.Due, Attempt: c.Attempt, Owner: c.Owner, Began: now, ExpireAt: until}
 	return claimed, nil
 }
@@ -255,13 +257,15 @@ func (m *Memory) Change(ctx context.Context, name string, change Change) (change
 		}
 		j.asked = now
 	case Pause:
-		j.paused = true
+		if !j.paused {
+			j.paused, j.pausedAt = true, now
+		}
 	case Resume:
 		if !j.paused {
 			return false, nil
 		}
-		j.paused = false
-		j.decided, j.ended = latest(j.decided, now), latest(j.ended, now)
+		j.paused, j.resumedAt = false, now
+		j.decided = latest(j.decided, now)
 	}
 	return true, nil
 }

@@ -135,6 +135,10 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 		doc, err := readDocument(cursor.Current())
 		if err != nil {
 			foreign = append(foreign, err)
+			id, _ := cursor.Current().Lookup("_id").StringValueOK()
+			if i, asked := at[id]; asked {
+				all[i].Foreign = err
+			}
 			continue
 		}
 		if i, asked := at[doc.ID]; asked {

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -38,11 +39,15 @@ func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed
 		filter = append(filter, paused(false))
 		update = append(update, bson.E{Key: "$set", Value: bson.D{{Key: "asked", Value: now}}})
 	case Pause:
-		update = append(update, bson.E{Key: "$set", Value: bson.D{{Key: "paused", Value: true}}})
+		begins := append(slices.Clone(filter), paused(false))
+		r, err := m.modify(ctx, begins, append(slices.Clone(update), bson.E{Key: "$set", Value: bson.D{{Key: "paused", Value: true}, {Key: "pausedAt", Value: now}}}), after)
+		if err != nil || r.Found() {
+			return err == nil, mongoerr.Mark(err)
+		} // it is paused already, or there is no such job
 	case Resume:
 		filter = append(filter, paused(true))
 		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "paused", Value: ""}}},
-			bson.E{Key: "$max", Value: bson.D{{Key: "decided", Value: now}, {Key: "ended", Value: now}}})
+			bson.E{Key: "$max", Value: bson.D{{Key: "decided", Value: now}}}, bson.E{Key: "$set", Value: bson.D{{Key: "resumedAt", Value: now}}})
 	}
 	r, err := m.modify(ctx, filter, update, after)
 	return err == nil && r.Found(), mongoerr.Mark(err)

@@ -38,6 +38,9 @@ type document struct {
 	Keep    int                  `bson:"keep"`
 	Seq     int                  `bson:"seq"`
 	At      time.Time            `bson:"at"`
+
+	PausedAt  time.Time `bson:"pausedAt"`
+	ResumedAt time.Time `bson:"resumedAt"`
 }
 
 type busyRun struct {

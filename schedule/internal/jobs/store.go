@@ -122,6 +122,9 @@ type Claimed struct {
 	Before time.Time     // the last due time that was claimed before; zero: none is known
 	Slot   int           // where Finish enters the run
 	Dead   []Run         // runs that ran out, whose processes have died
+
+	// The last pause that ended. The due times after Paused, up to Resumed, were left out on purpose.
+	Paused, Resumed time.Time
 }
 
 // An End says how a run ended.
@@ -159,7 +162,8 @@ func (r Run) outcomeOfDead() string {
 // A State is what the store knows about a job.
 type State struct {
 	Job     string
-	Known   bool // it has a document
+	Known   bool  // it has a document
+	Foreign error // its document is not of this package: why; it matches store.ErrForeign
 	Plan    string
 	Decided time.Time // every due time up to it is decided
 	Next    time.Time // the due time after it, by the plan of the last claim
