@@ -129,7 +129,8 @@ func ExampleContent() {
 	err := run("drop index")
 	var changed *once.ChangedError
 	fmt.Println(errors.Is(err, once.ErrChanged), errors.As(err, &changed))
-	// Output: <nil>
+	// Output:
+	// <nil>
 	// <nil>
 	// true true
 }
@@ -140,7 +141,8 @@ func ExampleWith() {
 	nothing := func(context.Context, once.Run) error { return nil }
 	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.TTL(time.Minute), mongolock.Note("version 7"))))
 	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.Shared())))
-	// Output: <nil>
+	// Output:
+	// <nil>
 	// once: With(Shared()): several processes would run the function at the same time
 }
 
