@@ -201,9 +201,11 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 		at = v.tryAt
 	case among && v.Mode == store.Exclusive:
 		at = v.keepAmong
-	case among && v.index > 0: // if the writer before us died, it does not keep us out for long
+	case among && v.index > 0:
 		i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return !s.Stale(w) })
-		at = min(at, now.Add(s.Line[i].Seen.Add(store.ReserveFor).Sub(s.Now)+again))
+		if mode, _ := s.Line[i].Place.Mode(); mode == store.Exclusive { // if it died, it does not keep us out for long
+			at = min(at, now.Add(s.Line[i].Seen.Add(store.ReserveFor).Sub(s.Now)+again))
+		}
 	}
 	switch left := v.opens(s); {
 	case v.first != "":

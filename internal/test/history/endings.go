@@ -123,12 +123,13 @@ func served(h *History) (found []Violation) {
 	}
 	type span struct {
 		from, to time.Duration
+		gone     time.Duration // when it was removed
 		late     time.Duration // how much later it may be known that it is over
 	}
 	holds := map[string][]span{}
 	for _, l := range h.leases() {
 		if l.applied != never {
-			s := span{l.applied, l.leaves(), 0}
+			s := span{l.applied, l.leaves(), l.dropped, 0}
 			if l.dropped > l.until {
 				s.late = furthest * gracePolled
 			}
@@ -141,7 +142,7 @@ func served(h *History) (found []Violation) {
 			continue
 		}
 		free, late, answer := e.At, time.Duration(0), answers[e.Op]
-		list := append(slices.Clone(holds[e.Key]), span{answer, answer, 0})
+		list := append(slices.Clone(holds[e.Key]), span{answer, answer, answer, 0})
 		slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		for _, s := range list {
 			if s.from > answer {
@@ -150,8 +151,11 @@ func served(h *History) (found []Violation) {
 			if s.from-free > h.IdleLimit+late {
 				found = append(found, Violation{"served late", s.from, fmt.Sprintf("%q was free for %v while client %d waited", e.Key, s.from-free, e.Client)})
 			}
-			if s.to > free {
+			switch {
+			case s.to > free:
 				free, late = s.to, s.late
+			case s.gone > free: // it had run out before the call
+				late = s.late
 			}
 		}
 	}

@@ -24,6 +24,7 @@ type standing struct {
 	mode    Mode
 	client  int
 	joined  time.Duration
+	unknown bool          // the call that it was for was over then, and a fault had kept its command on the way
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
 	ready   readiness
@@ -64,8 +65,9 @@ type queue struct {
 	now     time.Duration // when it was so first
 	holders map[string]holds
 	line    []*standing
-	resumes map[int]bool    // by Op: calls that resume a ticket
-	waits   map[int][]*wait // by client
+	resumes map[int]bool          // by Op: calls that resume a ticket
+	answers map[int]time.Duration // by Op
+	waits   map[int][]*wait       // by client
 	streak  streak
 	found   []Violation
 }
@@ -110,12 +112,12 @@ func (h *History) writesOf() map[string][]*write {
 // inLine checks that keys are granted in the order of their lines, and that nobody loses a place
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
-	writes, waits, resumes := h.writesOf(), h.waits(), map[int]bool{}
+	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
 	for _, e := range h.Events {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, answers: answers, waits: waits[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -309,7 +311,9 @@ func (q *queue) apply(w *write) {
 	for _, e := range w.rest {
 		switch h, known := q.holders[e.ID]; {
 		case e.Kind == Stood:
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, until: e.Until, offered: never, ready: readiness{since: never}})
+			answered, over := q.answers[e.Op]
+			unknown := over && answered < w.at && q.h.hindered(e.Owner, w.began, w.began, w.at)
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
 				q.line[i].until = e.Until

@@ -41,7 +41,7 @@ func (h *History) quiet() bool { return h.NoFaults || h.Deaths }
 
 // forgotten checks that a place does not stay for long in line when nobody of its client waits with it.
 func (q *queue) forgotten(p *standing, until time.Duration) {
-	if q.h.GhostLimit == 0 {
+	if q.h.GhostLimit == 0 || p.unknown { // when the turn of such a place comes, its client is told, and removes it
 		return
 	}
 	if p.until != 0 {
