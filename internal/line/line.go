@@ -176,6 +176,7 @@ func (v *View) Next(now monotonic.Moment) Move {
 
 // see remembers a status.
 func (v *View) see(s *store.Status, now monotonic.Moment) {
+	stayed := v.Seen != nil && v.joined(v.Seen).Equal(v.joined(s))
 	v.Seen = s
 	line := s.Waiting(v.Place, "")
 	v.index = slices.Index(line, v.Place)
@@ -186,11 +187,22 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 		v.first = ""
 	case line[0] != v.first:
 		v.first, v.since = line[0], now
-		if v.next != 0 && v.index == n { // nobody else had the key since: we would have come closer
+		if v.next != 0 && v.index == n && stayed { // nobody else had the key since: we would have come closer
 			v.since = v.next
 		}
 	}
 	v.next = 0
+}
+
+// joined is when our place joined the line. If it was taken out meanwhile, by a grant that we do not
+// know of for one, it stands at the end again.
+func (v *View) joined(s *store.Status) (since time.Time) {
+	for _, w := range s.Line {
+		if w.Place == v.Place {
+			since = w.Since
+		}
+	}
+	return since
 }
 
 // plan says when to ask, given what is seen.

@@ -27,7 +27,8 @@ import (
 //	in 4s                              -> pass a
 //
 // held is how long a holder has left, line who waits: x:name, s:name, p3:name, or a name for a
-// writer; name~100s was last seen that long ago, and name- has no address.
+// writer; name~100s was last seen that long ago, name@5s joined that much later than others, and
+// name- has no address.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -140,7 +141,11 @@ func (s *script) status(words []string) *store.Status {
 		case "line":
 			for name := range strings.SplitSeq(value, ",") {
 				name, age, old := strings.Cut(name, "~")
-				w := store.Waiter{Place: place(name, ""), Seen: at}
+				name, later, again := strings.Cut(name, "@")
+				w := store.Waiter{Place: place(name, ""), Since: at, Seen: at}
+				if again {
+					w.Since = at.Add(s.span(later))
+				}
 				if name == "me" {
 					w.Place = s.view.Place
 				}

@@ -316,7 +316,7 @@ func (q *queue) apply(w *write) {
 			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].until = e.Until
+				q.line[i].until, q.line[i].ready.known = e.Until, 0
 			}
 		case known:
 			h.until = max(e.Until, e.Written)

@@ -50,7 +50,10 @@ func (q *queue) forgotten(p *standing, until time.Duration) {
 	last, call := p.joined, time.Duration(0)
 	for _, w := range q.waits[p.client] {
 		if w.mode == p.mode && w.from <= until {
-			last, call = max(last, w.to), w.from
+			last = max(last, w.to)
+		}
+		if w.mode == p.mode && w.from <= p.joined { // later ones have places of their own
+			call = max(call, w.from)
 		}
 	}
 	if limit := q.h.GhostLimit; until-last > limit && !q.h.hindered(p.client, call, last, last+limit) {
@@ -81,6 +84,7 @@ func (q *queue) givenUp(p *standing, by *write) {
 type readiness struct {
 	since time.Duration // never: it could not
 	ahead int           // who comes before it, dead or alive, unless its place is stale
+	known int           // as it was when it last asked: nobody tells it that it came closer
 	polls bool          // the first of them hears no notices
 	late  bool          // a holder ran out: nobody said so
 }
@@ -118,6 +122,7 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 	if was := p.ready; was.since <= at && was.ahead == r.ahead && r.since <= at {
 		r = was
 	}
+	r.known = max(r.ahead, p.ready.known)
 	p.ready = r
 }
 
@@ -129,7 +134,7 @@ func (q *queue) patience(r readiness) time.Duration {
 	}
 	switch {
 	case r.ahead == 1:
-		limit += next
+		limit += time.Duration(min(r.known, furthest)) * next
 	case r.ahead > 1: // the next may be dead, too: others look now and then, and remove one after the other
 		limit += lookAgain + time.Duration(r.ahead*furthest)*gracePolled
 	}
