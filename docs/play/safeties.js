@@ -12,7 +12,7 @@ export const safeties = {
 		why: "A holder counts its lease from when it sent the request. Here it counts from when the reply came, so after a slow reply it trusts the lease for too long.",
 	},
 	fence: {
-		name: "the fence", control: "a write without its fence", seed: 94,
+		name: "the fence", control: "a write without its fence", seed: 194,
 		why: "Each grant of a lock has a token, a number that only rises. What the lock protects refuses a write whose token is older than the last one's. Here it takes every write, so one that was on its way for long overwrites what a later holder wrote.",
 	},
 	revision: {
