@@ -187,7 +187,8 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 		v.first = ""
 	case line[0] != v.first:
 		v.first, v.since = line[0], now
-		if v.next != 0 && v.index == n && stayed { // nobody else had the key since: we would have come closer
+		over := func(h store.Holder) bool { return !s.Live(h) } // the release that the notice tells of was lost
+		if v.next != 0 && v.index == n && stayed && !slices.ContainsFunc(s.Holders, over) { // nobody else had the key since: we would have come closer
 			v.since = v.next
 		}
 	}
@@ -213,10 +214,10 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 		at = v.tryAt
 	case among && v.Mode == store.Exclusive:
 		at = v.keepAmong
-	case among && v.index > 0:
-		i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return !s.Stale(w) })
-		if mode, _ := s.Line[i].Place.Mode(); mode == store.Exclusive { // if it died, it does not keep us out for long
-			at = min(at, now.Add(s.Line[i].Seen.Add(store.ReserveFor).Sub(s.Now)+again))
+	case among && v.index > 0: // if the writer before us died, it does not keep us out for long
+		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == v.Place || writes(w.Place) && !s.Stale(w) })]
+		if first.Place != v.Place {
+			at = min(at, now.Add(first.Seen.Add(store.ReserveFor).Sub(s.Now)+again))
 		}
 	}
 	switch left := v.opens(s); {
@@ -228,6 +229,11 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 		at = min(at, now.Add(term.Drifted(left)))
 	}
 	v.askAt = at
+}
+
+func writes(p store.Place) bool {
+	mode, _ := p.Mode()
+	return mode == store.Exclusive
 }
 
 // delay returns for how long the first in line must have been offered the key before we act.

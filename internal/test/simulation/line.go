@@ -38,9 +38,10 @@ func (r logReader) stands(doc bson.D, by *mark) (line []place) {
 	return line
 }
 
-// clocksMoved reports whether dates may be by another clock than that which judges them.
+// clocksMoved reports whether dates may be by another clock than that which judges them, while a
+// place counts.
 func (w *world) clocksMoved(by *mark) bool {
-	return w.plan.apart && (by.at >= w.moved || w.plan.servers == routers)
+	return w.plan.apart && (by.at+store.PlaceFor >= w.moved || w.plan.servers == routers)
 }
 
 // readLine notes what a write made of a line.
