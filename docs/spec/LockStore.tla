@@ -22,18 +22,16 @@ Mapped ==
                                     broken   |-> doc.holders[i].barred /\ Barred = "broken",
                                     released |-> doc.holders[i].barred /\ Barred = "released"]
                               ELSE [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE]],
-   word    |-> FALSE,
-   reserve |-> FALSE,
-   empty   |-> FALSE]
+   line    |-> <<>>]
 
-S == INSTANCE Store WITH Worded <- {FALSE}, Keeps <- {1}, Lates <- 0..MaxNow, Lazy <- TRUE, Early <- FALSE, key <- Mapped
+S == INSTANCE Store WITH Places <- {}, Alike <- FALSE, Unasked <- {}, Keeps <- {1}, Lates <- 0..MaxNow, Lazy <- TRUE, key <- Mapped
 
 \* How long a command was on its way, which its end tells.
 Late(c, lasts) == Clock - (c.end - lasts)
 
 \* The call that a command is of. One that only deletes what is empty is of none.
 Meant(c) ==
-  CASE c.op \in {"insert", "swap", "join"} -> {<<"acquire", c.id, c.mode, FALSE, Late(c, TTL)>>}
+  CASE c.op \in {"insert", "swap", "join"} -> {<<"acquire", c.id, c.mode, 0, 0, Late(c, TTL)>>}
     [] c.op = "renew"                      -> {<<"renew", c.id, Late(c, TTL)>>}
     [] c.op \in {"release", "leave"}       -> {<<"release", c.id>>}
     [] c.op = "min-hold"                   -> {<<"keep", c.id, 1, Late(c, 1)>>}

@@ -3,71 +3,101 @@
 (* What the caller of a store.Store sees of one key: a record that changes *)
 (* in one step at each call, and the answer.  It is Lock.tla without the   *)
 (* commands: LockStore.tla says how, and TLC checks it.  It has besides    *)
-(* what Lock.tla leaves out: words of waiters, permits.                    *)
+(* what Lock.tla leaves out: the line of those who wait, permits.          *)
 (*                                                                         *)
 (* Outcomes gives all that a store may answer a call in a state, and the   *)
 (* state that follows.  StoreGraph.tla prints that of every state within   *)
 (* small bounds; package specpath asks each store all of it.               *)
 (*                                                                         *)
-(* Time is how many ticks a holder has left.  A word lasts until the next  *)
-(* tick.  A call that is applied `late` ticks after it was sent counts     *)
-(* from its sending.                                                       *)
+(* Time is how many ticks a holder has left.  A place in line is stale at  *)
+(* the next tick, unless its waiter asks again.  A call that is applied    *)
+(* `late` ticks after it was sent counts from its sending.                 *)
 (***************************************************************************)
-EXTENDS Integers, FiniteSets
+EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS Ids,      \* the acquisitions; one that is no holder any more stands for the next, too
+          Alike,    \* whether one that is none may stand for all that are none, as they are numbers and alike
           Modes,    \* a subset of {"exclusive", "shared", "permits 2", "permits 1"}
-          Worded,   \* whether a claim leaves a word: a subset of {TRUE, FALSE}
+          Places,   \* numbers of places; one that is not in line stands for the next, too
+          Unasked,  \* the names of calls that nobody makes
           TTL,
           Keeps,    \* for how many more ticks a release under MinHold keeps the key
           Lates,    \* how late a call is applied: {0} for calls that are answered
-          Lazy,     \* whether holders that have run out may stay in the record after a sharer came
-          Early     \* whether a claim may leave its word before it finds that all holders have run out
+          Lazy      \* whether holders that have run out may stay in the record after a sharer came
 
 VARIABLE key
 
 NoHolder == [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE]
-Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], word |-> FALSE, reserve |-> FALSE, empty |-> FALSE]
+Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], line |-> <<>>]
 Granted(left) == [there |-> TRUE, left |-> left, broken |-> FALSE, released |-> FALSE]
 
 Limit(m)  == CASE m = "permits 1" -> 1 [] m = "permits 2" -> 2 [] OTHER -> 0
 Max(a, b) == IF a > b THEN a ELSE b
+Min(a, b) == IF a < b THEN a ELSE b
+
+Least(S, n) == {i \in S : Cardinality({j \in S : j < i}) < n}
 
 There(k)   == {i \in Ids : k.holders[i].there}
 Alive(k)   == {i \in There(k) : k.holders[i].left > 0}
 Over(k)    == There(k) \ Alive(k)
-Wanted(k)  == k.word \/ k.reserve          \* reserve: the word of a writer, which keeps new sharers out
 
 Says(answer, k) == [says |-> answer, then |-> k]
 
-\* empty: a record without holders is left, of a writer whose word has run out. It is in nobody's way.
+\* A place in line is [place, mode, fresh]. At is where it stands; 0: nowhere.
+At(line, p)   == IF \E j \in 1..Len(line) : line[j].place = p THEN CHOOSE j \in 1..Len(line) : line[j].place = p ELSE 0
+Out(line, p)  == SelectSeq(line, LAMBDA x : x.place # p)
+Range(line)   == {line[j] : j \in 1..Len(line)}
+Names(line)   == [j \in 1..Len(line) |-> line[j].place]
 
-\* A holder goes, and the record with the last one, unless a writer's word stands in it.
+\* Those who come before a place, if it is in line; else all.
+Before(line, p) == IF At(line, p) > 0 THEN SubSeq(line, 1, At(line, p) - 1) ELSE line
+After(line, p)  == IF At(line, p) > 0 THEN SubSeq(line, At(line, p) + 1, Len(line)) ELSE <<>>
+
+\* The places that count: fresh ones, but for one that is passed.
+Counting(line, pass) == SelectSeq(line, LAMBDA x : x.fresh /\ x.place # pass)
+
+\* How many of the first in a line, all of which count, may have the key now.
+Offered(k, line) ==
+  LET live == Cardinality(Alive(k))
+      m    == line[1].mode
+      free == IF m = "exclusive" THEN 1 ELSE IF Limit(m) > 0 THEN Min(Len(line), Limit(m) - live) ELSE Len(line)
+  IN IF line = <<>> THEN 0 ELSE IF live > 0 /\ (k.mode = "exclusive" \/ k.mode # m) THEN 0
+     ELSE CHOOSE n \in 0..Max(0, free) : (\A j \in 1..n : line[j].mode = m) /\ (n = Max(0, free) \/ line[n + 1].mode # m)
+
+\* Whether a claim in mode m, with place p or none, comes next. Holders may refuse it all the same.
+Turn(k, m, p, pass) ==
+  LET ahead == Counting(Before(k.line, p), pass) IN
+  ahead = <<>> \/ (At(k.line, p) > 0 /\ Len(ahead) < Offered(k, Append(ahead, [place |-> p, mode |-> m, fresh |-> TRUE])))
+
+\* A claim that has to wait stands last, or where it stood.
+Joined(line, m, p) ==
+  IF p = 0 THEN line ELSE IF At(line, p) > 0 THEN [line EXCEPT ![At(line, p)].fresh = TRUE]
+  ELSE Append(line, [place |-> p, mode |-> m, fresh |-> TRUE])
+
+\* A holder goes. The record stays for those in line.
 Without(k, i) ==
   LET holders == [k.holders EXCEPT ![i] = NoHolder] IN
-  IF There(k) # {i} THEN [k EXCEPT !.holders = holders]
-  ELSE IF k.mode # "exclusive" /\ k.reserve THEN [k EXCEPT !.holders = holders, !.mode = "none"]
-  ELSE Free
+  IF There(k) = {i} THEN [Free EXCEPT !.line = k.line] ELSE [k EXCEPT !.holders = holders]
 
 -----------------------------------------------------------------------------
 (* The calls: what may be answered, and the record afterwards. *)
 
-Acquire(k, i, m, wants, late) ==
+\* A grant takes its place out of the line, and what did not count before it.
+Acquire(k, i, m, p, pass, late) ==
   LET shares   == m # "exclusive"
       mismatch == Alive(k) # {} /\ shares /\ k.mode # "exclusive" /\ k.mode # m
-      held     == \/ shares /\ k.reserve
+      held     == \/ ~Turn(k, m, p, pass)
                   \/ Alive(k) # {} /\ (~shares \/ k.mode = "exclusive")
                   \/ Limit(m) > 0 /\ Cardinality(Alive(k)) >= Limit(m)
       stay     == IF Lazy /\ shares /\ k.mode = m THEN SUBSET Over(k) ELSE {{}}
-      words    == IF Early /\ wants /\ (Over(k) # {} \/ k.empty) /\ Alive(k) = {} THEN {k.word, TRUE} ELSE {k.word}
+      line     == Counting(Before(k.line, p), pass) \o After(k.line, p)
   IN
-  IF mismatch THEN {Says(<<"mismatch">>, k)}
-  ELSE IF held
-  THEN {Says(<<"held">>, IF wants THEN [k EXCEPT !.word = TRUE, !.reserve = @ \/ (~shares /\ k.mode # "exclusive")] ELSE k)}
-  ELSE {Says(<<"granted", word>>,
-             [k EXCEPT !.mode = m, !.reserve = shares /\ @, !.word = word, !.empty = FALSE,
-                       !.holders = [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late))
-                                                  ELSE IF j \in Alive(k) \cup kept THEN @[j] ELSE NoHolder]]) : kept \in stay, word \in words}
+  IF mismatch THEN {Says(<<"mismatch">>, [k EXCEPT !.line = Out(@, p)])}
+  ELSE IF held THEN {Says(<<"held">>, [k EXCEPT !.line = Joined(@, m, p)])}
+  ELSE {Says(<<"granted", Names(line)>>,
+             [mode |-> m, line |-> line,
+              holders |-> [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late))
+                                         ELSE IF j \in Alive(k) \cup kept THEN k.holders[j] ELSE NoHolder]]) : kept \in stay}
 
 \* It never shortens. One that was sent while the holder was alive may be applied when it has run out.
 Renew(k, i, late) ==
@@ -77,14 +107,16 @@ Renew(k, i, late) ==
   ELSE IF h.left + late <= 0 THEN {Says(<<"gone">>, k)}
   ELSE {Says(<<"renewed">>, [k EXCEPT !.holders[i].left = Max(@, TTL - late)])}
 
-Release(k, i) ==
-  IF k.holders[i].there THEN {Says(<<"released", Wanted(k)>>, Without(k, i))} ELSE {Says(<<"gone">>, k)}
+\* Its answer has who waits, and how many holders are left.
+Released(before, after) == Says(<<"released", Names(before.line), Cardinality(Alive(after))>>, after)
+
+Release(k, i) == IF k.holders[i].there THEN {Released(k, Without(k, i))} ELSE {Says(<<"gone">>, k)}
 
 \* Under MinHold: the holder stays for n ticks more, or goes if that is over.
 Keep(k, i, n, late) ==
   IF ~k.holders[i].there THEN {Says(<<"gone">>, k)}
   ELSE IF n = 0 THEN Release(k, i)
-  ELSE {Says(<<"released", Wanted(k)>>, [k EXCEPT !.holders[i].released = TRUE, !.holders[i].left = Max(0, n - late)])}
+  ELSE {Released(k, [k EXCEPT !.holders[i].released = TRUE, !.holders[i].left = Max(0, n - late)])}
 
 Break(k, i, now) ==
   IF ~k.holders[i].there THEN {Says(<<"gone">>, k)}
@@ -95,45 +127,53 @@ Transfer(k, from, to, late) ==
   IF ~h.there \/ h.released THEN {Says(<<"gone">>, k)}
   ELSE IF h.broken THEN {Says(<<"broken">>, k)}
   ELSE IF h.left + late <= 0 THEN {Says(<<"gone">>, k)}
-  ELSE {Says(<<"granted", k.word>>, [k EXCEPT !.holders = [j \in Ids |-> IF j = to THEN Granted(Max(0, TTL - late)) ELSE NoHolder]])}
+  ELSE {Says(<<"granted", Names(k.line)>>, [k EXCEPT !.holders = [j \in Ids |-> IF j = to THEN Granted(Max(0, TTL - late)) ELSE NoHolder]])}
 
 \* The clean-up of a claim of unknown outcome; of a hand-over with the one that it was to replace.
 Undo(k, i) == {Says(<<"done">>, IF k.holders[i].there THEN Without(k, i) ELSE k)}
 UndoTransfer(k, to, from) ==
   {Says(<<"done">>, IF k.holders[to].there THEN Without(k, to) ELSE IF k.holders[from].there THEN Without(k, from) ELSE k)}
 
-\* A writer takes its word back, if it is its own.
-Withdraw(k, own) ==
-  {Says(<<"done">>, IF ~own THEN k ELSE IF There(k) = {} THEN Free ELSE [k EXCEPT !.reserve = FALSE])}
+\* A waiter's place is taken out of the line; with silent, only if it is the first.
+Leave(k, p, silent) == {Says(<<"done">>, IF silent /\ At(k.line, p) # 1 THEN k ELSE [k EXCEPT !.line = Out(@, p)])}
 
 \* What nobody calls: time, and the TTL index.
-Tick(k) ==
-  {Says(<<>>, [k EXCEPT !.holders = [i \in Ids |-> [@[i] EXCEPT !.left = Max(0, @ - 1)]], !.word = FALSE, !.reserve = FALSE, !.empty = @ \/ (There(k) = {} /\ k.reserve)])}
+Tick(k)  == {Says(<<>>, [k EXCEPT !.holders = [i \in Ids |-> [@[i] EXCEPT !.left = Max(0, @ - 1)]],
+                                  !.line = [j \in 1..Len(@) |-> [@[j] EXCEPT !.fresh = FALSE]]])}
 Sweep(k) == {Says(<<>>, Free)}
 
 -----------------------------------------------------------------------------
-(* A call is <<name, arguments>>.  An id is claimed once: by one that is no holder. *)
+(* A call is <<name, arguments>>.  An id is claimed once: by one that is no holder.  A place has one mode, and a claim may  *)
+(* pass one that stands before it. *)
 
 Calls(k) ==
-  LET absent == Ids \ There(k)
-      pairs  == {<<i, j>> \in Ids \X Ids : i # j}
-  IN
-       {<<"acquire", i, m, w, late>> : i \in absent, m \in Modes, w \in Worded, late \in Lates}
-  \cup {<<"renew", i, late>> : i \in Ids, late \in Lates}
-  \cup {<<"release", i>> : i \in Ids}
-  \cup {<<"keep", i, n, late>> : i \in Ids, n \in Keeps, late \in Lates}
-  \cup {<<"break", i, now>> : i \in Ids, now \in BOOLEAN}
+  LET absent == IF Alike THEN Least(Ids \ There(k), 1) ELSE Ids \ There(k)
+      ids    == There(k) \cup absent
+      few    == IF Alike THEN There(k) \cup Least(Ids \ There(k), 2) ELSE Ids
+      pairs  == {<<i, j>> \in few \X few : i # j}
+      in     == Range(Names(k.line))
+      new    == Least(Places \ in, 1)
+      places(m) == {0} \cup new \cup {x.place : x \in {y \in Range(k.line) : y.mode = m}}
+      passed(p) == {0} \cup (IF p \in in THEN Range(Names(Before(k.line, p))) ELSE {})
+      waiters   == UNION {UNION {{<<m, p, q>> : q \in passed(p)} : p \in places(m)} : m \in Modes}
+      all    ==
+       {<<"acquire", i, x[1], x[2], x[3], late>> : i \in absent, x \in waiters, late \in Lates}
+  \cup {<<"renew", i, late>> : i \in ids, late \in Lates}
+  \cup {<<"release", i>> : i \in ids}
+  \cup {<<"keep", i, n, late>> : i \in ids, n \in Keeps, late \in Lates}
+  \cup {<<"break", i, now>> : i \in ids, now \in BOOLEAN}
   \cup (IF k.mode \in {"none", "exclusive"}
-        THEN {<<"transfer", x[1], x[2], late>> : x \in {y \in pairs : y[2] \in absent}, late \in Lates}
+        THEN {<<"transfer", x[1], x[2], late>> : x \in {y \in pairs : y[1] \in ids /\ y[2] \in absent}, late \in Lates}
              \cup {<<"undo transfer", x[2], x[1]>> : x \in pairs}
         ELSE {})
-  \cup {<<"undo", i>> : i \in Ids}
-  \cup (IF k.reserve THEN {<<"withdraw", own>> : own \in BOOLEAN} ELSE {})
-  \cup (IF There(k) # {} /\ Alive(k) = {} /\ ~Wanted(k) THEN {<<"sweep">>} ELSE {})
+  \cup {<<"undo", i>> : i \in ids}
+  \cup {<<"leave", p, silent>> : p \in in \cup new, silent \in BOOLEAN}
+  \cup (IF k # Free /\ Alive(k) = {} /\ Counting(k.line, 0) = <<>> THEN {<<"sweep">>} ELSE {})
   \cup {<<"tick">>}
+  IN {c \in all : c[1] \notin Unasked}
 
 Outcomes(k, c) ==
-  CASE c[1] = "acquire"       -> Acquire(k, c[2], c[3], c[4], c[5])
+  CASE c[1] = "acquire"       -> Acquire(k, c[2], c[3], c[4], c[5], c[6])
     [] c[1] = "renew"         -> Renew(k, c[2], c[3])
     [] c[1] = "release"       -> Release(k, c[2])
     [] c[1] = "keep"          -> Keep(k, c[2], c[3], c[4])
@@ -141,7 +181,7 @@ Outcomes(k, c) ==
     [] c[1] = "transfer"      -> Transfer(k, c[2], c[3], c[4])
     [] c[1] = "undo"          -> Undo(k, c[2])
     [] c[1] = "undo transfer" -> UndoTransfer(k, c[2], c[3])
-    [] c[1] = "withdraw"      -> Withdraw(k, c[2])
+    [] c[1] = "leave"         -> Leave(k, c[2], c[3])
     [] c[1] = "tick"          -> Tick(k)
     [] c[1] = "sweep"         -> Sweep(k)
 
@@ -158,8 +198,8 @@ Together ==
   /\ Limit(key.mode) > 0 => Cardinality(Alive(key)) <= Limit(key.mode)
   /\ key.mode = "none" <=> There(key) = {}
 
-\* A record without holders has a writer's word, or there is none.
-Nothing == There(key) = {} => key.reserve \/ key = Free \/ key = [Free EXCEPT !.empty = TRUE]
+\* Nobody stands in line twice.
+Once == \A i, j \in 1..Len(key.line) : key.line[i].place = key.line[j].place => i = j
 
 \* What a released or broken holder has left is never more than what a release left it.
 Bounded == \A i \in Ids : key.holders[i].left <= TTL \/ key.holders[i].left \in Keeps

@@ -113,13 +113,14 @@ Timer(w) == key.over # {} /\ proc[w].saw # {} /\ proc[w].saw \cap Live(key) = {}
 Asks(w)  == \/ proc[w].does = "start"
             \/ Waits(w) /\ (proc[w].told \/ Passes(w) \/ (proc[w].aged /\ proc[w].first = Next1) \/ Timer(w))
 
-\* A claim is granted; or refused, if its place was seen in line and is there; else it joins.
+\* A claim is granted; or refused, if its place was seen in line and is there; else it joins. A reader that nobody told tells
+\* others that may have the key with it.
 Ask(w) ==
   /\ Asks(w)
   /\ IF MayHave(w, Pass(w))
      THEN /\ key' = Granted(w, Pass(w))
           /\ Set(w, [Now(w, "hold") EXCEPT !.wanted = key'.line # <<>>, !.line = IF Besides THEN key'.line ELSE <<>>])
-          /\ Send({<<"offer", p>> : p \in {Pass(w)} \ {None}})
+          /\ Send({<<"offer", p>> : p \in {Pass(w)} \ {None}} \cup (IF w \in Readers /\ ~proc[w].told THEN Tell(key') ELSE {}))
      ELSE /\ Set(w, IF Waits(w) /\ In(w, key.line) THEN See(w, key) ELSE Now(w, "join"))
           /\ Send(Ask4It) /\ UNCHANGED key
 
@@ -172,17 +173,18 @@ Keep(w)  == proc[w].does = "hold" /\ MayKeep(w) /\ Set(w, [proc[w] EXCEPT !.does
 Again(w) == /\ proc[w].does = "idle" /\ MayKeep(w) /\ UNCHANGED <<key, news>>
             /\ Set(w, [proc[w] EXCEPT !.does = "hold", !.uses = IF Spare = 0 THEN 0 ELSE @ + 1])
 
-\* Beside the release: those who were in line at the grant are told. That is enough, if the first of them is still the first.
+\* Beside the release: those who were in line at the grant are told.
+Beside(w) == Tell([key EXCEPT !.holders = {}, !.over = {}, !.line = proc[w].line])
 Announce(w) ==
   /\ w \in Writers /\ proc[w].does = "hold" /\ proc[w].line # <<>>
   /\ Set(w, [proc[w] EXCEPT !.does = "leave"]) /\ UNCHANGED key
-  /\ Send(Tell([key EXCEPT !.holders = {}, !.line = proc[w].line]))
+  /\ Send(Beside(w))
 
-\* The record stays for those who wait, whom the answer shows.
+\* The record stays for those who wait, whom the answer shows. Whoever was told is not told again.
 Release(w) ==
   /\ proc[w].does \in {"leave", "idle"} \/ (proc[w].does = "hold" /\ ~MayKeep(w))
   /\ key' = Gone(w) /\ Set(w, Does("done"))
-  /\ Send(IF key'.holders # {} \/ (proc[w].does = "leave" /\ First(key') = Head(proc[w].line)) THEN {} ELSE Tell(key'))
+  /\ Send(IF key'.holders # {} THEN {} ELSE Tell(key') \ (IF proc[w].does = "leave" THEN Beside(w) ELSE {}))
 
 \* A release without an answer is repeated. What it finds says nothing, so a read shows whom to tell.
 Repeat(w) == proc[w].does = "doubt" /\ key' = Gone(w) /\ Set(w, Does("done")) /\ Send(Tell(key'))

@@ -41,19 +41,21 @@ var refined = []check{
 // graphBound is Store as a store's caller meets it: every call is answered before the next.
 var graphBound = bound{
 	with:       []string{"Store"},
-	invariants: "Together Nothing Bounded Printed",
+	invariants: "Together Once Bounded Printed",
 	values: map[string]string{
-		"Ids": "{1, 2}", "Worded": "{TRUE, FALSE}", "TTL": "2", "Keeps": "{0, 1}", "Lates": "{0}", "Lazy": "FALSE", "Early": "TRUE",
+		"Ids": "{1, 2}", "Alike": "TRUE", "Places": "{}", "Unasked": "{}", "TTL": "2", "Keeps": "{0, 1}", "Lates": "{0}", "Lazy": "FALSE",
 	},
 }
 
 // graphs are the bounds that package specpath walks. A third acquisition is for hand-overs: one that is
 // made and one that is asked for, while another holds the key.
 var graphs = map[string]map[string]string{
-	"exclusive": {"Modes": `{"exclusive"}`, "Ids": "{1, 2, 3}", "Keeps": "{0, 1, 2}"},
-	"sharing":   {"Modes": `{"exclusive", "shared"}`},
+	"exclusive": {"Modes": `{"exclusive"}`, "Ids": "{1, 2, 3}", "Keeps": "{0, 1, 2}", "Places": "{1}"},
+	"sharing":   {"Modes": `{"exclusive", "shared"}`, "Places": "{1}"},
 	"modes":     {"Modes": `{"exclusive", "shared", "permits 2", "permits 1"}`},
 	"three":     {"Modes": `{"exclusive", "shared", "permits 2"}`, "Ids": "{1, 2, 3}", "TTL": "1"},
+	"line":      {"Modes": `{"exclusive", "shared", "permits 2"}`, "Places": "{1, 2}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer"}`},
+	"queue":     {"Modes": `{"exclusive", "shared"}`, "Places": "{1, 2, 3}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer", "transfer"}`},
 }
 
 // draw leaves each graph in a file of a folder. Some of them: those that are named.
