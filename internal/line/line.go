@@ -187,8 +187,10 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 		v.first = ""
 	case line[0] != v.first:
 		v.first, v.since = line[0], now
-		over := func(h store.Holder) bool { return !s.Live(h) }                             // the release that the notice tells of was lost
-		if v.next != 0 && v.index == n && stayed && !slices.ContainsFunc(s.Holders, over) { // nobody else had the key since: we would have come closer
+		over := func(h store.Holder) bool { return !s.Live(h) }
+		// Nobody else had the key since the notice: we would have come closer. A holder that ran
+		// out shows that the release which it tells of was lost.
+		if v.next != 0 && v.index == n && stayed && !slices.ContainsFunc(s.Holders, over) {
 			v.since = v.next
 		}
 	}
