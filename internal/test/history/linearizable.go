@@ -42,11 +42,12 @@ func (h *History) operations() map[string][]porcupine.Operation {
 		add(call.Key, client, call.At, never-1, operation{kind: maybe, id: id, mode: call.Mode})
 		add(call.Key, -client, call.At+1, never, operation{kind: ended, id: id, ofMaybe: true})
 	}
-	calls, answers, leases := map[int]Event{}, h.answers(), h.byID()
+	calls, answers, leases, applied := map[int]Event{}, h.answers(), h.byID(), h.applied()
 	for i, e := range h.Events {
 		client := i + 1 // porcupine wants one operation at a time of each client
 		_, answered := answers[e.Op]
 		switch {
+		case e.Kind == Called && !answered && !applied(e.Op):
 		case e.Kind == Called && !answered: // its process was killed
 			addMaybe(e, client, fmt.Sprint("unanswered-", e.Op))
 		case e.Kind == Called:
@@ -60,11 +61,23 @@ func (h *History) operations() map[string][]porcupine.Operation {
 				}
 				add(e.Key, -client, after, never, operation{kind: ended, id: e.ID})
 			}
-		case e.Kind == Failed && e.Note == Unknown:
+		case e.Kind == Failed && e.Note == Unknown && applied(e.Op):
 			addMaybe(calls[e.Op], client, fmt.Sprint("unknown-", e.Op))
 		}
 	}
 	return all
+}
+
+// applied tells which calls may have had an effect. Where the database told what it applied, that is
+// known: calls without one are left out, since many of them take long to decide about.
+func (h *History) applied() func(op int) bool {
+	ops := map[int]bool{}
+	for _, e := range h.Events {
+		if e.Kind == Applied {
+			ops[e.Op] = true
+		}
+	}
+	return func(op int) bool { return len(ops) == 0 || ops[op] }
 }
 
 // kindOf names what a key is used as.
