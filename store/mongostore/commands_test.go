@@ -214,7 +214,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	require.True(t, settled)
 	require.NoError(t, err)
 	sentUndo := func(which string) string {
-		return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, " + which + "} "
+		return "findAndModify new: true query: {_id: k, mongolock: 1, " + which + "} "
 	}
 	f.expect("an undo", names, sentUndo("holders.ID: {$exists: true}, mode: exclusive")+sentDropping("ID")+" "+sentDurably, sentLast(sentDurably))
 	settled, err = f.store.Undo(f.ctx(), kept.Ref, &third.Ref)

@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -410,4 +411,42 @@ func TestAFullLineOfTheLivingIsLeftAlone(t *testing.T) {
 	assert.Len(t, held.Holders, 1)
 	assert.Equal(t, store.LineMost, held.Ahead())
 	assert.Equal(t, before, f.document("k"))
+}
+
+// told keeps the notices that a store sends by itself.
+type told []store.Notice
+
+func (t *told) Notify(_ context.Context, all ...store.Notice) error {
+	*t = append(*t, all...)
+	return nil
+}
+
+// While a refused claim's twin had the key another came to wait for it. The claim that removes the
+// twin tells it: nobody else knows that the key is free.
+func TestAWaiterIsToldWhenATwinThatHadTheKeyIsRemoved(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "retryable")
+	f, line := newFixtureOnLine(t)
+	other, holder := f.another(), exclusiveClaim("k", 30*time.Second)
+	f.acquire(other, holder)
+	first, sent := true, new(told)
+	var waiting store.Claim
+	line.Set(func(name string, c bson.Raw) (fate testserver.Fate) {
+		switch {
+		case isModify(name) && isUpsert(c) && first:
+			first, fate.Stall = false, true
+		case name == "find": // it was refused, and does not know yet by whom
+			fate.Before = func() {
+				f.release(holder.Ref)
+				line.Deliver(t)
+				waiting = f.waits(other, exclusiveClaim("k", time.Minute))
+			}
+		}
+		return fate
+	})
+	f.store.steps.Feed = sent
+	f.held(f.store, exclusiveClaim("k", 30*time.Second))
+	require.NotEmpty(t, waiting.Place, "no twin landed: the test shows nothing")
+	assert.Equal(t, told{{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: "here", Place: waiting.Place}}, *sent)
+	f.acquire(other, anew(waiting))
 }

@@ -44,7 +44,7 @@ func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, j
 	if claim.Mode == store.Exclusive {
 		filter = append(filter, exclusively)
 	}
-	image, err := s.steps.Send(ctx, mongolease.Undo, s.base.Durable, filter, bson.D(update), withoutWaits)
+	image, err := s.steps.Send(ctx, mongolease.Undo, s.base.Durable, filter, bson.D(update), mongobase.After) // with those who wait: Settle tells them
 	if err == nil && image.Found() {
 		s.last(ctx, claim.Key, image.Record, s.base.Durable)
 	}
