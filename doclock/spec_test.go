@@ -31,7 +31,7 @@ func (s *subject) Tick(ctx context.Context, key string) error {
 func (s *subject) Sweep(_ context.Context, key string) error { return s.Purge(key) }
 
 func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
-	for _, g := range specpath.Graphs(t, "exclusive") {
+	for _, g := range specpath.Graphs(t, "exclusive", "turns") {
 		needs(t, "atomic")
 		coll := collection(t)
 		var subjects []specpath.Subject

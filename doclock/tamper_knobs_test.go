@@ -90,7 +90,7 @@ func TestControlABulkOfDocumentsByKeyAloneFreesTheNextHolders(t *testing.T) {
 }
 
 func TestControlAWalkOfTheSpecificationFindsEachFault(t *testing.T) {
-	graphs := specpath.Graphs(t, "exclusive")
+	graphs := specpath.Graphs(t, "exclusive", "turns")
 	needs(t, "atomic")
 	coll := collection(t)
 	k := &keyed{docStore: newDocStore(coll, "lock"), coll: coll}

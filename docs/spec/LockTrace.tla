@@ -17,8 +17,8 @@
 (*                                                                         *)
 (* It refines Lock where Lock is too coarse for a history: a deposed       *)
 (* primary has a document of its own; an election keeps any part of the    *)
-(* log; hellos judge, as in Takeover; rule 3 of §4.3; words of writers,    *)
-(* permits; writes without transaction numbers.                            *)
+(* log; hellos judge, as in Takeover; rule 3 of §4.3; the line, permits;   *)
+(* writes without transaction numbers.                                     *)
 (***************************************************************************)
 EXTENDS Lock
 
@@ -48,20 +48,22 @@ TraceRev(c) == c.k
 TraceNoRev  == 0
 
 \* A command is a tuple, for TLC takes more time to read a history than to decide about it: conditions are bits, and
-\* what a command without a lease has none of is left out.
-Full(t, r) ==
+\* what a command without a lease has none of is left out, and so is the line where it does not matter. A place in line is a number.
+Full(t, r, l) ==
   LET Bit(n) == (t[5] \div n) % 2 = 1 IN
   [k |-> t[1], op |-> t[2], id |-> t[3], p |-> t[3], n |-> t[4], client |-> t[6], began |-> t[7],
-   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), asks |-> Bit(8), unword |-> Bit(16), wants |-> Bit(32), majorly |-> Bit(64), lingers |-> Bit(128),
+   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), nobody |-> Bit(8), stays |-> Bit(16), unheld |-> Bit(32), majorly |-> Bit(64), lingers |-> Bit(128),
+   sharable |-> Bit(256), dated |-> Bit(512), spots |-> l[1], whole |-> l[2], out |-> l[3], joins |-> l[4],
    mode |-> r[8], limit |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
-   drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17], since |-> r[18], word |-> r[19]]
-Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0>>
+   drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17]]
+Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0>>
+NoLine  == <<{}, <<>>, {}, 0>>
 
 ASSUME TLCSet(1, Traces)        \* so that they are evaluated once
 History  == TLCGet(1)[trace]
 Numbered == History.numbered
 Event    == History.steps[at]
-Sent(k)  == LET t == History.commands[k] IN Full(t, IF Len(t) = 7 THEN Without ELSE t)
+Sent(k)  == LET t == History.commands[k] IN Full(t, IF Len(t) < 17 THEN Without ELSE t, IF Len(t) \in {8, 18} THEN t[Len(t)] ELSE NoLine)
 
 Need(condition, text) == IF condition THEN TRUE ELSE PrintT(<<"refused", trace, at, text>>) /\ FALSE
 
@@ -71,9 +73,9 @@ LetsGo    == {"release", "leave", "min-hold"}
 InNobody  == {"note", "look", "delete"}      \* about no attempt
 
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
-          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, looked |-> FALSE, again |-> -1,
+          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1,
           client |-> -1, lingers |-> FALSE, hears |-> -1, asked |-> 0, uses |-> 0, open |-> FALSE]
-Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, word |-> 0, limit |-> 0, lasts |-> [i \in Ids |-> 0]]
+Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, line |-> <<>>, limit |-> 0, lasts |-> [i \in Ids |-> 0]]
 Clients == 0..9
 Never   == 2000000000
 
@@ -107,15 +109,18 @@ Claims1(c, r) == proc' = [q \in Procs |-> IF q = c.p THEN r
                                         ELSE IF c.op = "transfer" /\ q = c.from /\ proc[q].phase = "kept" THEN [proc[q] EXCEPT !.phase = "letting go"]
                                         ELSE proc[q]]
 
-SendClaim(c, told, latest, shown) ==
+\* What is offered to a claim it takes by its place in line: an exclusive one that is the first, or comes after one that it passes.
+TakesOffer(c) == \/ c.op = "swap" /\ c.unheld /\ \E x \in c.spots : x[1] = 0
+                 \/ c.op = "join" /\ c.sharable /\ \E x \in c.spots : x[1] = -1
+
+SendClaim(c, told, shown) ==
   LET a == proc[c.p] IN
   /\ IF c.op \in {"insert", "transfer"} /\ c.mode # "shared"
      THEN Need(a.phase = "idle", "an id is sent once")
      ELSE Need(a.phase \in {"idle", "held"}, "the claim before is not answered, or an id is used again")
-  /\ Need((c.op = "insert") \/ (c.rev # NoRev) \/ (c.op = "transfer" /\ c.from # 0), "it names neither a revision nor the holder")
+  /\ Need(c.op \in {"swap", "join"} => (c.nobody \/ c.whole # <<>> \/ c.spots # {}), "it does not ask who is in line")
+  /\ Need((c.op = "insert") \/ (c.rev # NoRev) \/ (c.op = "transfer" /\ c.from # 0) \/ TakesOffer(c), "it names neither a revision nor the holder")
   /\ Need(\A x \in c.drop : MayDropAt(c, x, told, shown), "it drops a holder that none of the three rules gives up")
-  /\ Need(c.op = "join" => c.asks, "it does not ask for the word of a writer")
-  /\ Need(c.asks => c.since <= latest, "it judges a word by a time that no server has shown")
   /\ IF c.op # "transfer" THEN TRUE
      ELSE /\ Need(c.from # 0, "it takes the place of nobody")
           /\ Need(\/ proc[c.from].told >= 0
@@ -141,6 +146,7 @@ SendRenew(c) ==
 SendLetGo(c) ==
   LET a == proc[c.p] IN
   /\ Need(c.p # 0, "it names no holder")
+  /\ Need(c.op = "release" => (c.stays \/ c.nobody), "it removes a document and does not ask who is in line")
   /\ Need(\/ a.phase \notin {"has", "over"}
           \/ a.phase = "over" /\ now' >= a.told + Margin, "the work under it has had no margin to stop")
   /\ Need(a.phase \in {"letting go", "kept"} => a.told >= 0, "the lease is not over yet for its holder")
@@ -150,22 +156,22 @@ SendLetGo(c) ==
 \* A claim that the driver never sent, as it found no server, is cleaned up all the same.
 SendUndo(c) ==
   LET a == proc[c.p] IN
+  /\ Need(c.p # 0, "it names no holder")
   /\ Need(a.phase # "has", "it cleans up a lease in hand")
   /\ Need(a.mode = "none" \/ c.op = IF a.mode = "shared" THEN "undo-join" ELSE "undo", "it is not the clean-up of that mode")
+  /\ Need(c.op = "undo" => (c.stays \/ c.nobody), "it removes a document and does not ask who is in line")
   /\ Need((Numbered /\ now' < a.sent + TTL) => c.inside, "it is not in the session of its attempt")
   /\ Need(c.inside => c.n > a.n, "its number is not greater")
   /\ Of(c.p, [a EXCEPT !.phase = IF a.phase = "over" THEN "over" ELSE "cleaning", !.undone = now', !.n = IF c.inside THEN c.n ELSE @])
 
-Send1(k, latest, told, shown) ==
+Send1(k, told, shown) ==
   LET c == Sent(k) IN
   /\ Need(c.op # "", "it is no row of the protocol")
-  /\ CASE c.op \in Claims -> SendClaim(c, told, latest, shown)
+  /\ CASE c.op \in Claims -> SendClaim(c, told, shown)
        [] c.op = "renew" -> SendRenew(c)
        [] c.op \in LetsGo -> SendLetGo(c)
        [] c.op \in Undoes -> SendUndo(c)
-       [] c.op = "delete" -> Need(c.rev # NoRev, "it names no revision") /\ UNCHANGED proc
-       [] c.op = "look" /\ c.p # 0 -> Of(c.p, [proc[c.p] EXCEPT !.looked = TRUE])
-       [] c.op = "note" /\ c.p # 0 -> Need((c.wants /\ proc[c.p].mode = "exclusive") => ~proc[c.p].looked, "its word comes after its look") /\ UNCHANGED proc
+       [] c.op = "delete" -> Need(c.unheld /\ c.nobody, "it does not ask that nobody holds the key, and nobody waits") /\ UNCHANGED proc
        [] OTHER -> UNCHANGED proc
   /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
 
@@ -175,23 +181,35 @@ Send1(k, latest, told, shown) ==
 \* Lock's Known; without transaction numbers a server knows nothing.
 KnownTo(d, c) == Numbered /\ IF c.inside THEN c.n <= Max(d.txn[c.id], refuses[c.id]) ELSE Rev(c) \in d.has
 
-\* Lock's filters, and what they say besides: a renewal or a transfer asks that the holder has not run out, a join and the
-\* delete of the last that no writer's word is live.
+\* Lock's filters, and what they say besides: a renewal or a transfer asks that the holder has not run out, the others who is in line.
 Shared(d)  == \E i \in Holders(d) : d.holders[i].mode = "shared"
 Alive(d, i, c) == ~c.judged \/ d.holders[i].end > c.recent \/ d.holders[i].epoch # c.epoch
-Finds(d, c) ==
-  CASE c.op = "transfer" -> /\ d.exists /\ (c.rev = NoRev \/ d.rev = c.rev) /\ Holds(d, c.old)
+InLine(line, x) == IF x[1] < 0 THEN \E j \in 1..Len(line) : line[j] = x[2] ELSE x[1] < Len(line) /\ line[x[1] + 1] = x[2]
+Asked1(d, c) ==
+  /\ c.nobody => d.line = <<>>
+  /\ c.whole # <<>> => d.line = c.whole
+  /\ \A x \in c.spots : InLine(d.line, x)
+  /\ c.unheld => Holders(d) = {}
+  /\ c.sharable => (Holders(d) = {} \/ (Shared(d) /\ d.limit = 0))
+Finds(d, c) == Asked1(d, c) /\
+  CASE TakesOffer(c) -> d.exists
+    [] c.op = "transfer" -> /\ d.exists /\ (c.rev = NoRev \/ d.rev = c.rev) /\ Holds(d, c.old)
                             /\ ~d.holders[c.old].barred /\ Alive(d, c.old, c)
     [] c.op = "renew" -> Matches(d, c) /\ Alive(d, c.id, c)
-    [] c.op \in {"join", "delete"} -> Matches(d, c) /\ (c.asks => d.word <= c.since \/ (Holders(d) # {} /\ ~Shared(d)))
+    [] c.op = "delete" -> d.exists
     [] (c.op = "undo" /\ c.from = 0) -> Holds(d, c.id)
     [] c.op = "undo-join" -> d.exists /\ (Holds(d, c.id) \/ (c.rev # NoRev /\ d.rev = c.rev))
     [] OTHER -> Matches(d, c)
 
-\* Lock's updates, with the word. A swap of readers (no live holder is left) is a join that drops all.
+\* Lock's updates, with the line. A swap of readers (no live holder is left) is a join that drops all. An exclusive holder that leaves
+\* a document for those in line moves its revision.
 Leaves(d, c) ==
-  [(IF c.op \in InNobody \ {"delete"} THEN d ELSE After(d, c)) EXCEPT
-     !.word = IF c.op \in {"insert", "release", "delete", "undo"} \/ c.unword THEN 0 ELSE Max(@, c.word),
+  LET left == IF c.op \in InNobody \ {"delete"} THEN d
+              ELSE IF c.stays THEN [d EXCEPT !.rev = Rev(c), !.holders = [i \in Ids |-> IF i \in {c.id, c.from} THEN NoOne ELSE @[i]]]
+              ELSE After(d, c)
+      line == SelectSeq(d.line, LAMBDA p : p \notin c.out) IN
+  [left EXCEPT
+     !.line = IF ~left.exists THEN <<>> ELSE IF c.joins # 0 THEN Append(line, c.joins) ELSE line,
      !.lasts = IF c.op \in Claims \cup {"min-hold"} THEN [@ EXCEPT ![c.id] = c.lasts]
                ELSE IF c.op = "renew" THEN [@ EXCEPT ![c.id] = Max(@, c.lasts)] ELSE @,
      !.limit = IF c.op \in Claims /\ c.limit >= 0 THEN c.limit ELSE @]
@@ -200,10 +218,10 @@ RememberIt(d, c) ==
   IF c.op = "look" \/ (c.p = 0 /\ c.op # "delete") THEN d
   ELSE IF c.inside THEN [d EXCEPT !.txn[c.id] = Max(@, c.n)] ELSE IF Numbered THEN [d EXCEPT !.has = @ \cup {Rev(c)}] ELSE d
 
-\* What was observed of a document: <<>>, or its revision, its holders and the writer's word.
+\* What was observed of a document: <<>>, or its revision, its holders and its line.
 Shows(d, o) ==
   IF o = <<>> THEN ~d.exists
-  ELSE /\ d.exists /\ d.rev = o[1] /\ d.word = o[3]
+  ELSE /\ d.exists /\ d.rev = o[1] /\ d.line = o[3]
        /\ {<<i, d.holders[i].beat, d.holders[i].epoch, d.holders[i].end, d.holders[i].barred>> : i \in Holders(d)} = o[2]
 
 \* A sight of each holder, for those who judge. seen and looked are when the answer comes.
@@ -224,7 +242,7 @@ Run(k, term, hit, clock, o) ==
   IN
   /\ Need(term >= election - 1, "a primary that was deposed long ago executes it")
   /\ Need(hit => finds, "the server has executed what does not match")
-  /\ Need((term = election /\ ~hit) => ~finds, "the server has not executed what matches")
+  /\ Need((term = election /\ ~hit) => (~finds \/ c.dated), "the server has not executed what matches")
   \* A leave keeps rev. It may be on a deposed primary alone, where the claim's look was answered (§4.2).
   /\ Need(swapped => \A i \in Holders(d) \ ({x.id : x \in c.drop} \cup {c.old}) : proc[i].left, "it drops a holder that it does not name")
   /\ Need((hit /\ c.op = "join" /\ after.limit > 0) => Cardinality(Holders(after)) <= after.limit, "more holders than permits")
@@ -374,7 +392,7 @@ Over ==
 
 -----------------------------------------------------------------------------
 Do(e) ==
-  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5], e[6])
+  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5])
     [] e[2] = "run"     -> Run(e[3], e[4], e[5], e[6], e[7])
     [] e[2] = "answer"  -> Answer(e[3], e[4], e[5])
     [] e[2] = "commit"  -> CommitAll(e[3])

@@ -233,7 +233,7 @@ Finds(d, c, w) ==
     [] c.op = "hand over" -> Stands(d, c.whose)
     [] c.op = "min-hold"  -> Stands(d, c.of)
     [] c.op = "undo" \/ c.op = "release" -> Stands(d, c.of) \/ (c.whose # 0 /\ Stands(d, c.whose)) \/ (c.op = "undo" /\ proc[c.of].shares)
-    [] c.op = "last"  -> \A i \in Held(d) : i # 0 /\ proc[i].left
+    [] c.op = "last"  -> Held(d) = {}
     [] c.op = "sweep" -> FindsAll(Less(d, Held(d) \ {Slot(c.of)}), c)
     [] c.op = "mark"  -> LET i == d.session[Id(c.of)] IN i = Absent \/ i.marked \/ (c.drops # None /\ i.n = c.drops[2])
     [] c.op = "end"   -> d.session[Id(c.of)] # Absent
@@ -250,7 +250,7 @@ Leaves(d, c, w) ==
     [] c.op = "min-hold"  -> [d EXCEPT !.of[Slot(c.of)] = [key |-> w, under |-> 0, left |-> ~proc[c.of].shares]]
     [] (c.op = "undo" /\ proc[c.of].shares) -> MovesRev(Less(d, {Slot(c.of)}))
     [] c.op \in {"undo", "release", "sweep"} -> Less(d, {Slot(c.of), Slot(c.whose)})
-    [] c.op = "last"      -> Less(d, Slots)
+    [] c.op = "last"      -> d
     [] c.op \in {"mark", "end"} -> [d EXCEPT !.session[Id(c.of)].marked = TRUE]
     [] c.op = "clear" -> [d EXCEPT !.session[Id(c.of)] = Absent]
     [] OTHER -> Set1(d, Slot(c.of), After(At(d, Slot(c.of)), w))

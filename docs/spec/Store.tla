@@ -163,7 +163,7 @@ Calls(k) ==
   \cup {<<"keep", i, n, late>> : i \in ids, n \in Keeps, late \in Lates}
   \cup {<<"break", i, now>> : i \in ids, now \in BOOLEAN}
   \cup (IF k.mode \in {"none", "exclusive"}
-        THEN {<<"transfer", x[1], x[2], late>> : x \in {y \in pairs : y[1] \in ids /\ y[2] \in absent}, late \in Lates}
+        THEN {<<"transfer", x[1], x[2], late>> : x \in {y \in pairs : y[2] \in absent}, late \in Lates}
              \cup {<<"undo transfer", x[2], x[1]>> : x \in pairs}
         ELSE {})
   \cup {<<"undo", i>> : i \in ids}

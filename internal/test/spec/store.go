@@ -51,7 +51,8 @@ var graphBound = bound{
 // made and one that is asked for, while another holds the key.
 var graphs = map[string]map[string]string{
 	"exclusive": {"Modes": `{"exclusive"}`, "Ids": "{1, 2, 3}", "Keeps": "{0, 1, 2}", "Places": "{1}"},
-	"sharing":   {"Modes": `{"exclusive", "shared"}`, "Places": "{1}"},
+	"turns":     {"Modes": `{"exclusive"}`, "Places": "{1, 2}", "TTL": "1"},
+	"sharing":   {"Modes": `{"exclusive", "shared"}`, "Places": "{1, 2}", "TTL": "1"},
 	"modes":     {"Modes": `{"exclusive", "shared", "permits 2", "permits 1"}`},
 	"three":     {"Modes": `{"exclusive", "shared", "permits 2"}`, "Ids": "{1, 2, 3}", "TTL": "1"},
 	"line":      {"Modes": `{"exclusive", "shared", "permits 2"}`, "Places": "{1, 2}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer"}`},

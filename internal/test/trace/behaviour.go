@@ -193,6 +193,7 @@ type builder struct {
 	use      map[string]string // of a holder: which of its grants is the last
 	lingers  bool              // somebody may keep the key
 	cursors  map[int]int64     // by which a client reads the wake-ups
+	places   map[string]int    // in line
 }
 
 // A sent is an operation of a command that was sent.
@@ -220,7 +221,7 @@ func newBuilder(seed uint64, key string, r *simulation.Recording) *builder {
 		}),
 		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{},
 		commands: map[*simulation.Command][]*sent{}, first: map[string]*sent{}, hellos: map[int][]hello{},
-		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, use: map[string]string{}, cursors: map[int]int64{},
+		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, use: map[string]string{}, cursors: map[int]int64{}, places: map[string]int{},
 	}
 }
 

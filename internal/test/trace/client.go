@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func (b *builder) sends(s simulation.Step) {
 		b.number(o)
 		b.transfers(o)
 		b.out.Commands = append(b.out.Commands, b.command(o))
-		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s, %d`, o.at, b.words(s), b.told(o), b.shown(s)).command = o.at
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %s, %d`, o.at, b.told(o), b.shown(s)).command = o.at
 	}
 }
 
@@ -62,20 +63,12 @@ func (b *builder) shown(s simulation.Step) int {
 	return clock(b.latest)
 }
 
-// words is the latest time by which a client may judge words: behind routers any.
-func (b *builder) words(s simulation.Step) int {
-	if b.run.Routers {
-		return 2_000_000_000
-	}
-	return clock(s.Clock)
-}
-
 // number gives the command its number: that of its transaction in the session of its claim,
 // else one of its own.
 func (b *builder) number(o *sent) {
 	owner := b.sessions[o.of.Session]
 	if o.id == "" && (o.kind == "note" || o.kind == "look") {
-		o.id = owner // of the claim that leaves its word, or looks
+		o.id = owner // of the claim that stands in line, or looks
 	}
 	if o.of.Number > 0 && owner != "" {
 		if o.inside = o.id == owner || o.kind == "undo" && o.old == owner; o.inside {
@@ -87,12 +80,12 @@ func (b *builder) number(o *sent) {
 }
 
 // transfers tells a transfer from a swap, which look alike where there is no holder to name:
-// it names the revision of an exclusive grant of its own client, or the holder.
+// it names the revision of an exclusive grant of its own client, or the holder, and asks nothing of the line.
 func (b *builder) transfers(o *sent) {
 	if o.old == o.id {
 		o.old = ""
 	}
-	if o.kind != "swap" || len(o.drop) > 0 || o.asks {
+	if o.kind != "swap" || len(o.drop) > 0 || o.unheld || o.line.asks() {
 		return
 	}
 	from := b.revs[o.named]
@@ -120,22 +113,46 @@ func (b *builder) command(o *sent) string {
 		beat = rank(b.beats, o.beat)
 	}
 	all := fmt.Sprintf(`<<%d, "%s", %s, %d, %d, %d, %d`, o.at, o.kind, b.attempt(o.id), o.n, o.flags(), o.of.Client, units(o.of.Began))
-	rest := fmt.Sprintf(`, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %d, %d, %d`,
+	rest := fmt.Sprintf(`, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %d`,
 		mode, o.limit, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
-		dateOrZero(o.recent), dateOrZero(o.since), dateOrZero(o.word))
+		dateOrZero(o.recent))
 	if rest == nothing {
 		rest = ""
 	}
-	return all + rest + ">>"
+	return all + rest + b.standing(o.line) + ">>"
+}
+
+// standing is what a command asks of the line and does to it, as the end of its term: nothing, if it does neither.
+func (b *builder) standing(s standing) string {
+	if !s.asks() && len(s.out) == 0 && s.joins == "" {
+		return ""
+	}
+	spots := make([]string, len(s.spots))
+	for i, at := range s.spots {
+		spots[i] = fmt.Sprintf("<<%d, %s>>", at.n, b.inLine(at.place))
+	}
+	return fmt.Sprintf(", <<{%s}, <<%s>>, {%s}, %s>>", strings.Join(spots, ", "), b.inLine(s.whole...), b.inLine(s.out...), b.inLine(s.joins))
+}
+
+// inLine are the numbers of places in line; 0 is none.
+func (b *builder) inLine(places ...string) string {
+	numbers := make([]string, len(places))
+	for i, p := range places {
+		if p != "" && b.places[p] == 0 {
+			b.places[p] = len(b.places) + 1
+		}
+		numbers[i] = strconv.Itoa(b.places[p])
+	}
+	return strings.Join(numbers, ", ")
 }
 
 // nothing is the rest of a command that writes no lease and asks for none: it is left out. TLC takes
 // most of its time to read the terms.
-const nothing = `, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0`
+const nothing = `, "", 0, 0, 0, 0, 0, 0, {}, 0, 0`
 
 // flags are the command's conditions, as bits.
 func (o *sent) flags() (bits int) {
-	for i, set := range []bool{o.inside, o.earlier, o.judged, o.asks, o.unword, o.wants, o.majorly, o.lingers} {
+	for i, set := range []bool{o.inside, o.earlier, o.judged, o.line.nobody, o.stays, o.unheld, o.majorly, o.lingers, o.sharable, o.line.dated} {
 		if set {
 			bits |= 1 << i
 		}
@@ -176,9 +193,6 @@ func (b *builder) answers(s simulation.Step) {
 	}
 	for _, o := range b.commands[s.Command] {
 		hit := o.hit
-		if o.ifUnworded && !hit {
-			continue // likewise as if it had not come
-		}
 		if s.Command.Name == "findAndModify" {
 			hit = !refused && field(s.Reply, "value") != nil
 		}

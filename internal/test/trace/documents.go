@@ -100,7 +100,7 @@ func (o *documentOperation) writes(update bson.D) {
 		o.kind = "hand over"
 	case leaves && saves:
 		o.kind, o.id, o.from = "finish", o.from, o.or
-	case leaves:
+	case leaves && o.from != "": // otherwise nobody holds it
 		o.kind, o.id, o.from = "release", o.from, o.or
 	case field(most, "lock.expireAt") != nil:
 		o.kind, o.id, o.from = "renew", o.from, ""

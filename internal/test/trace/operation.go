@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -29,19 +31,37 @@ type operation struct {
 	drop  []sight // the holders that the filter names with their beats
 	old   string  // the holder whose place it takes, or that it removes too
 
-	earlier bool          // the filter asks for an earlier beat
-	judged  bool          // it asks that the holder has not run out at recent, or is of another epoch
-	recent  bson.DateTime // of judged
-	asks    bool          // it asks for no writer's word that lasts past earliest
-	since   bson.DateTime // of asks
-	word    bson.DateTime // a writer's word that it leaves
-	unword  bool          // it removes one
-	wants   bool          // it leaves the word of a waiter
-	lingers bool          // its client may keep the key
-	majorly bool          // it reads what a majority has
+	earlier   bool          // the filter asks for an earlier beat
+	judged    bool          // it asks that the holder has not run out at recent, or is of another epoch
+	recent    bson.DateTime // of judged
+	exclusive bool          // it asks for an exclusive holder
+	unheld    bool          // it asks that nobody holds the key
+	sharable  bool          // it asks that nobody holds the key, or readers do
+	stays     bool          // it takes a holder out of a document that stays
+	lingers   bool          // its client may keep the key
+	majorly   bool          // it reads what a majority has
 
-	ifUnworded bool // it asks that no word is left, as a release of a bulk does
+	line standing
 }
+
+// A standing is what a command asks of the line, and what it does to it.
+type standing struct {
+	nobody bool     // it asks that nobody is in line
+	whole  []string // that these are, and nobody else
+	spots  []spot   // that these are where they are
+	dated  bool     // when waiters were seen: the specification does not know that
+	out    []string // the places that it takes out
+	joins  string   // the place that comes to the end
+}
+
+// A spot is where a place is in line: at n, or anywhere if n is negative.
+type spot struct {
+	n     int
+	place string
+}
+
+// asks reports whether it matters to the command who is in line.
+func (s standing) asks() bool { return s.nobody || len(s.whole) > 0 || len(s.spots) > 0 }
 
 // A sight is a beat of a holder.
 type sight struct {
@@ -164,7 +184,13 @@ func read(filter, update bson.D, remove, upsert, durable bool) operation {
 	case w.whole:
 		o.kind = "swap" // or a transfer, which the revision's writer tells
 	case w.adds:
-		o.kind, o.mode, o.limit = "join", "shared", -1 // it joins those who are there
+		if o.kind, o.mode = "join", "shared"; !w.limit {
+			o.limit = -1 // it joins those who are there
+		}
+	case w.leaves && o.exclusive && durable:
+		o.kind, o.stays = "undo", true
+	case w.leaves && o.exclusive:
+		o.kind, o.stays = "release", true
 	case w.leaves && w.rev:
 		o.kind = "undo-join"
 	case w.leaves:
@@ -176,7 +202,7 @@ func read(filter, update bson.D, remove, upsert, durable bool) operation {
 	case w.ends:
 		o.kind = "renew"
 	case !w.holders && !w.rev:
-		o.kind = "note" // words, dates, and what only reads the clock
+		o.kind = "note" // who waits, dates, and what only reads the clock
 	}
 	return o
 }
@@ -190,8 +216,12 @@ func (o *operation) filter(filter bson.D) {
 			o.key, _ = e.Value.(string)
 		case e.Key == "rev":
 			o.named = number(e.Value)
-		case e.Key == "wantedUntil":
-			o.ifUnworded = field(condition, "$not") != nil
+		case e.Key == "holders":
+			o.unheld = true
+		case e.Key == "mode":
+			o.exclusive = e.Value == "exclusive"
+		case e.Key == "line" || strings.HasPrefix(e.Key, "line.") || strings.HasPrefix(e.Key, "waits."):
+			o.line.filter(e)
 		case e.Key == "$and":
 			for _, conditions := range documents(e.Value) {
 				o.either(documents(field(conditions, "$or")))
@@ -209,6 +239,31 @@ func (o *operation) filter(filter bson.D) {
 	}
 }
 
+func (s *standing) filter(e bson.E) {
+	place, is := e.Value.(string)
+	n, err := strconv.Atoi(strings.TrimPrefix(e.Key, "line."))
+	switch {
+	case strings.HasPrefix(e.Key, "waits."):
+		s.dated = s.dated || strings.HasSuffix(e.Key, ".seen")
+	case e.Key == "line" && is:
+		s.spots = append(s.spots, spot{-1, place})
+	case e.Key == "line":
+		list, _ := e.Value.(bson.A)
+		s.whole = names(list)
+	case is && err == nil:
+		s.spots = append(s.spots, spot{n, place})
+	case n == 0:
+		s.nobody = true
+	}
+}
+
+func names(list bson.A) (all []string) {
+	for _, v := range list {
+		all = append(all, fmt.Sprint(v))
+	}
+	return all
+}
+
 // either reads an $or, of which the protocol has four.
 func (o *operation) either(alternatives []bson.D) {
 	for i, d := range alternatives {
@@ -218,23 +273,22 @@ func (o *operation) either(alternatives []bson.D) {
 		id, name, ofHolder := holderPath(d[0].Key)
 		condition, _ := d[0].Value.(bson.D)
 		switch {
-		case d[0].Key == "exclusiveWantedUntil":
-			not, _ := field(condition, "$not").(bson.D)
-			o.since, o.asks = field(not, "$gt").(bson.DateTime)
+		case d[0].Key == "holders":
+			o.sharable = true
 		case d[0].Key == "rev":
 			o.named = number(d[0].Value)
 		case ofHolder && name == "expireAt":
 			o.recent, o.judged = field(condition, "$gt").(bson.DateTime)
-		case ofHolder && name == "" && i == 0 && len(alternatives) == 2:
-			o.id, o.old = id, id
+		case ofHolder && name == "" && i == 0:
+			o.id = id
 		case ofHolder && name == "":
-			o.id = id // of a hand-over: the first was the old one
+			o.old = id // that a hand-over was to replace
 		}
 	}
 }
 
 // A writing is what an update writes.
-type writing struct{ whole, several, adds, leaves, released, broken, ends, rev, holders bool }
+type writing struct{ whole, several, adds, leaves, released, broken, ends, rev, limit, holders bool }
 
 func (o *operation) writes(update bson.D) (w writing) {
 	for _, op := range update {
@@ -242,14 +296,10 @@ func (o *operation) writes(update bson.D) (w writing) {
 		for _, f := range fields {
 			id, name, ofHolder := holderPath(f.Key)
 			switch {
-			case op.Key == "$unset" && f.Key == "exclusiveWantedUntil":
-				o.unword = true
+			case f.Key == "line":
+				o.line.change(op.Key, f.Value)
 			case op.Key == "$unset" && ofHolder:
 				w.leaves, w.holders = !w.adds && (name == "" || w.leaves), true
-			case op.Key == "$max" && f.Key == "wantedUntil":
-				o.wants = true
-			case op.Key == "$max" && f.Key == "exclusiveWantedUntil":
-				o.word, _ = f.Value.(bson.DateTime)
 			case f.Key == "holders":
 				all, _ := f.Value.(bson.D)
 				w.whole, w.several, w.holders = true, len(all) > 1, true
@@ -257,7 +307,7 @@ func (o *operation) writes(update bson.D) (w writing) {
 			case f.Key == "mode":
 				o.mode, _ = f.Value.(string)
 			case f.Key == "limit":
-				o.limit = number(f.Value)
+				o.limit, w.limit = number(f.Value), true
 			case f.Key == "rev":
 				w.rev = true
 				o.rev, o.moves = number(f.Value), op.Key == "$inc"
@@ -271,6 +321,19 @@ func (o *operation) writes(update bson.D) (w writing) {
 		}
 	}
 	return w
+}
+
+func (s *standing) change(operator string, v any) {
+	list, several := v.(bson.A)
+	place, _ := v.(string)
+	switch {
+	case operator == "$push":
+		s.joins = place
+	case several:
+		s.out = names(list)
+	default:
+		s.out = []string{place}
+	}
 }
 
 // takes reads the holder that a claim writes of itself.

@@ -39,7 +39,7 @@ func (b *builder) runs(s simulation.Step) {
 				break
 			}
 		}
-		if !hit && !o.ifUnworded { // otherwise a process may wait of which the specification does not know
+		if !hit {
 			b.ran(s, o, hit, nil)
 		}
 	}
@@ -94,8 +94,8 @@ func (b *builder) document(d bson.D) string {
 		barred := field(v, "released") != nil || field(v, "broken") != nil
 		holders = append(holders, fmt.Sprintf("<<%s, %d, %d, %d, %s>>", b.attempt(h.Key), rank(b.beats, number(field(v, "beat"))), b.epoch(epoch), date(end), boolean(barred)))
 	}
-	word, _ := field(d, "exclusiveWantedUntil").(bson.DateTime)
-	return fmt.Sprintf("<<%s, {%s}, %d>>", b.rev(number(field(d, "rev"))), strings.Join(holders, ", "), dateOrZero(word))
+	line, _ := field(d, "line").(bson.A)
+	return fmt.Sprintf("<<%s, {%s}, <<%s>>>>", b.rev(number(field(d, "rev"))), strings.Join(holders, ", "), b.inLine(names(line)...))
 }
 
 func dateOrZero(d bson.DateTime) int {

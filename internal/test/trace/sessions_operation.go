@@ -21,7 +21,7 @@ type sessionOperation struct {
 	shares  bool   // it is about holders that share a key
 }
 
-// sessionOperations are what a command does to keys and to sessions. Looks and words do nothing to either.
+// sessionOperations are what a command does to keys and to sessions. Looks, and what is about the line alone, do nothing to either.
 func sessionOperations(c docdb.Command) (all []sessionOperation) {
 	concern, _ := field(c.Body, "writeConcern").(bson.D)
 	voted := field(concern, "w") == "majority"
@@ -105,13 +105,13 @@ func (o *sessionOperation) row() {
 	case o.session != "":
 	case o.kind == "insert":
 		o.kind, o.rev, o.named, o.says = "claim", o.named, 0, true // there is no holder
-	case o.kind == "swap" && (len(o.drop) > 0 || o.mode != "exclusive"):
+	case o.kind == "swap" && (len(o.drop) > 0 || o.mode != "exclusive" || o.line.asks()):
 		o.kind = "claim"
 	case o.kind == "swap":
 		o.kind = "hand over"
 	case o.kind == "renew" && o.leaves:
 		o.kind = "leave"
-	case (o.kind == "delete" || o.kind == "leave") && len(o.drop) == 1:
+	case (o.kind == "delete" || o.kind == "leave" || o.stays) && len(o.drop) == 1:
 		o.kind, o.id = "sweep", o.drop[0].id
 	case o.kind == "leave":
 		o.kind = "release"
@@ -119,8 +119,8 @@ func (o *sessionOperation) row() {
 		o.kind = "undo"
 	case o.kind == "release" && o.says:
 		o.kind = "sweep"
-	case o.kind == "delete" && o.named != 0:
-		o.kind = "last" // who left has left an empty document
+	case o.kind == "delete" && o.unheld:
+		o.kind = "last" // an empty document
 	case o.kind == "delete":
 		o.kind = "release" // by key
 	}
