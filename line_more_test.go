@@ -243,3 +243,39 @@ func TestOneWhoseFeedIsBrokenIsServed(t *testing.T) {
 		}
 	}
 }
+
+// Each waiter that gives up costs one call that takes its place out of the line, however many give
+// up at the same time: whoever leaves tells the first in line, which may have left too.
+func TestACrowdThatGivesUpSoonLeavesOnceEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		var asked, left int
+		var all sync.WaitGroup
+		var stores []*hostileStore
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		for range 16 {
+			b := newHostile(mem)
+			b.set(trips(time.Millisecond))
+			c := newClient(t, b)
+			stores = append(stores, b)
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if lease, err := c.Acquire(ctx, "k", mongolock.MaxWait(20*time.Millisecond)); err == nil {
+						time.Sleep(5 * time.Millisecond) // virtual: work
+						release(t, lease)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(10 * time.Second)
+		for _, b := range stores {
+			asked, left = asked+b.count("acquire"), left+b.count("leave")
+			b.set(nil)
+		}
+		t.Logf("%d claims, and %d places taken out", asked, left)
+		assert.Less(t, left, asked)
+	})
+}

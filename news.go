@@ -72,7 +72,7 @@ func (c heads) Offered(key string, p store.Place) {
 	case p == "":
 		q.offeredAt = c.clock.Now()
 	case p != q.served: // nobody waits with it any more
-		c.places.giveUp(key, p)
+		c.places.offered(key, p)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -22,7 +24,8 @@ type placeKeeper struct {
 
 	mu   sync.Mutex // protects what follows
 	todo []stood
-	busy int // goroutines
+	busy int                                      // goroutines
+	gone swept.Map[store.Place, monotonic.Moment] // places given up, and until when a notice about one is old
 }
 
 // A stood is a place that was in use. One that was not seen in its line is worth one call alone: in
@@ -41,13 +44,27 @@ func (k *placeKeeper) giveUp(key string, p store.Place) {
 	}
 }
 
+// offered gives up a place whose client was told that it is the place's turn, and does not use it.
+// Whoever leaves a line tells its first place. If each such notice took that out once more, and told
+// the next once more, there would be more notices with every waiter that leaves.
+func (k *placeKeeper) offered(key string, p store.Place) {
+	k.mu.Lock()
+	old := k.client.clock.Now() < k.gone.All[p]
+	k.mu.Unlock()
+	if !old {
+		k.giveUp(key, p)
+	}
+}
+
 // add makes a place one to be given up. It reports whether the caller has to see to it that work
 // runs.
 func (k *placeKeeper) add(s stood) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.until = k.client.clock.Now().Add(store.PlaceFor)
+	now := k.client.clock.Now()
+	s.until = now.Add(store.PlaceFor)
 	k.todo = append(k.todo, s)
+	k.gone.Put(s.place, s.until, func(_ store.Place, until monotonic.Moment) bool { return until <= now })
 	return k.busy < leavers
 }
 
@@ -70,15 +87,22 @@ func (k *placeKeeper) work() {
 	pause := backoff.New(50*time.Millisecond, 5*time.Second)
 	for s, ok := k.next(); ok; s, ok = k.next() {
 		c := k.client
-		if c.leaveLine(s.key, s.place, false) == nil {
+		left := c.leaveLine(s.key, s.place, false) == nil
+		now := c.clock.Now()
+		k.mu.Lock()
+		switch {
+		case left:
+			k.gone.All[s.place] = now.Add(line.Grace)
+		case s.seen && now < s.until:
+			k.todo = append(k.todo, s)
+		default:
+			delete(k.gone.All, s.place)
+		}
+		k.mu.Unlock()
+		if left {
 			pause.Reset()
 			continue
 		}
-		k.mu.Lock()
-		if s.seen && c.clock.Now() < s.until {
-			k.todo = append(k.todo, s)
-		}
-		k.mu.Unlock()
 		if !c.background.Pause(pause.Next()) {
 			k.mu.Lock()
 			k.busy--
