@@ -162,14 +162,22 @@ func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, ours bson.D
 	for _, d := range dates {
 		u = u.Add("$currentDate", bson.E{Key: d, Value: true})
 	}
-	if u = u.Add("$currentDate", bson.E{Key: s.Lock.Path(FieldAt), Value: true}); len(dates) > 0 {
-		u = u.Add("$max", s.awaited(c.ID)...)
+	filter := append(slices.Clip(ours), conditions...)
+	u = u.Add("$currentDate", bson.E{Key: s.Lock.Path(FieldAt), Value: true})
+	if end := s.awaited(c.ID); len(dates) > 0 && len(end) > 0 {
+		u = u.Add("$max", end...)
+		filter = append(filter, dated(end[0].Key)) // in the place of a stranger's value it would hide that
 	}
-	image, err := s.Send(ctx, what, s.Base.Soft, append(slices.Clip(ours), conditions...), bson.D(u), mongobase.After)
+	image, err := s.Send(ctx, what, s.Base.Soft, filter, bson.D(u), mongobase.After)
 	if err == nil {
 		c.Attempt.Answered(image.Reply, false)
 	}
 	return image, err
+}
+
+// dated is the condition that a field has a date.
+func dated(field string) bson.E {
+	return bson.E{Key: field, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}}
 }
 
 // awaited is until when a document has to stay for the sake of its line, if the lock has an end
