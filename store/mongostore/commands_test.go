@@ -52,12 +52,12 @@ func sentInsert(mode, id string) string {
 
 // sentWait joins the line, sentRefresh says that one still waits there.
 func sentWait(place string) string {
-	return fmt.Sprintf("findAndModify new: true query: {_id: k, mongolock: 1, line: {$ne: %[1]s}, line.63: {$exists: false}} "+
+	return fmt.Sprintf("findAndModify new: true query: {_id: k, mongolock: 1, line: {$ne: %[1]s}, line.63: {$exists: false}, expireAt: {$gte: DATE}} "+
 		"update: {$push: {line: %[1]s}, $set: {waits.%[1]s.owner: owner}, $currentDate: {waits.%[1]s.since: true, waits.%[1]s.seen: true, at: true}, $max: {expireAt: DATE}} ", place) + sentSoftly
 }
 
 func sentRefresh(place string) string {
-	return fmt.Sprintf("findAndModify new: true query: {_id: k, mongolock: 1, waits.%[1]s: {$exists: true}} "+
+	return fmt.Sprintf("findAndModify new: true query: {_id: k, mongolock: 1, waits.%[1]s: {$exists: true}, expireAt: {$gte: DATE}} "+
 		"update: {$currentDate: {waits.%[1]s.seen: true, at: true}, $max: {expireAt: DATE}} ", place) + sentSoftly
 }
 

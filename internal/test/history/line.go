@@ -24,7 +24,7 @@ type standing struct {
 	mode    Mode
 	client  int
 	joined  time.Duration
-	unknown bool          // the call that it was for was over then, and a fault had kept its command on the way
+	unknown bool          // the call that it was for was over then, kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
 	ready   readiness
@@ -66,6 +66,7 @@ type queue struct {
 	holders map[string]holds
 	line    []*standing
 	resumes map[int]bool          // by Op: calls that resume a ticket
+	calls   map[int]time.Duration // by Op: when they began
 	answers map[int]time.Duration // by Op
 	waits   map[int][]*wait       // by client
 	streak  streak
@@ -112,12 +113,15 @@ func (h *History) writesOf() map[string][]*write {
 // inLine checks that keys are granted in the order of their lines, and that nobody loses a place
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
-	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
+	writes, waits, answers, calls, resumes := h.writesOf(), h.waits(), h.answers(), map[int]time.Duration{}, map[int]bool{}
 	for _, e := range h.Events {
+		if e.Kind == Called {
+			calls[e.Op] = e.At
+		}
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, answers: answers, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, waits: waits[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -312,7 +316,7 @@ func (q *queue) apply(w *write) {
 		switch h, known := q.holders[e.ID]; {
 		case e.Kind == Stood:
 			answered, over := q.answers[e.Op]
-			unknown := over && answered < w.at && q.h.hindered(e.Owner, w.began, w.began, w.at)
+			unknown := over && answered < w.at && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at)
 			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
