@@ -136,6 +136,9 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	tomorrow := time.Now().Add(24 * time.Hour)
+	lined := func(line bson.A, waits bson.D) bson.D {
+		return bson.D{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{}}, {Key: "line", Value: line}, {Key: "waits", Value: append(bson.D{}, waits...)}}
+	}
 	for i, shape := range []bson.D{
 		{{Key: "expireAt", Value: "soon"}},
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: "none"}},
@@ -143,6 +146,11 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}}}},
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: "7"}, {Key: "holders", Value: bson.D{}}},
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: 1}},
+		lined(bson.A{1}, nil),
+		lined(bson.A{""}, nil),
+		lined(bson.A{"x:there.b:1"}, nil),
+		lined(bson.A{"$x:there:1"}, nil),
+		lined(bson.A{"x:there:1"}, bson.D{{Key: "x:there:1", Value: bson.D{{Key: "seen", Value: "lately"}}}}),
 	} {
 		key := fmt.Sprint("k", i)
 		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...))

@@ -450,3 +450,24 @@ func TestAWaiterIsToldWhenATwinThatHadTheKeyIsRemoved(t *testing.T) {
 	assert.Equal(t, told{{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: "here", Place: waiting.Place}}, *sent)
 	f.acquire(other, anew(waiting))
 }
+
+// An operator's hand has left a place in the line twice. Servers refuse an update that unsets one
+// field twice.
+func TestAPlaceThatStandsTwiceIsTakenOutOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	waiting := f.freed("k")
+	_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{{Key: "$set", Value: bson.D{{Key: "line", Value: bson.A{"x:dead:1", "x:dead:1", string(waiting.Place)}}}}})
+	require.NoError(t, err)
+	f.tap.Take()
+	f.acquire(f.store, anew(waiting))
+	for _, c := range f.tap.Take() {
+		out, _ := c.Lookup("update", "$unset").DocumentOK()
+		elements, err := out.Elements()
+		require.NoError(t, err)
+		for i, e := range elements {
+			assert.False(t, slices.ContainsFunc(elements[:i], func(b bson.RawElement) bool { return b.Key() == e.Key() }), "%v", out)
+		}
+	}
+	assert.Empty(t, f.document("k").Line)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -46,8 +47,10 @@ func (f Fields) Without(gone ...store.Place) (u mongobase.Change) {
 		return nil
 	}
 	u = u.Add("$pullAll", bson.E{Key: f.places(), Value: listed(gone)})
-	for _, p := range gone {
-		u = u.Unset(f.place(p))
+	for i, p := range gone {
+		if !slices.Contains(gone[:i], p) { // it takes an operator's hand: a server refuses to unset a field twice
+			u = u.Unset(f.place(p))
+		}
 	}
 	return u
 }
@@ -70,8 +73,9 @@ func listed(places []store.Place) bson.A {
 	return list
 }
 
-// ReadLine reads a line. Of a place of which nothing is told nobody knows that its waiter lives:
-// it is stale.
+// ReadLine reads a line, if it is one. Of a place of which nothing is told nobody knows that its
+// waiter lives: it is stale. A place that no path can have, or that was seen at no date, could
+// neither be named in a filter nor taken out: then the claims of all who wait would miss for ever.
 func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 	if line.IsZero() {
 		return nil, true
@@ -81,17 +85,23 @@ func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 		return nil, false
 	}
 	places, err := list.Values()
-	told, _ := waits.DocumentOK()
+	told, ok := waits.DocumentOK()
+	if !ok && !waits.IsZero() {
+		return nil, false
+	}
 	for _, v := range places {
 		p, is := v.StringValueOK()
-		if !is {
+		if !is || p == "" || strings.ContainsAny(p, ".$\x00") {
 			return nil, false
 		}
 		w := store.Waiter{Place: store.Place(p)}
 		if of, is := told.Lookup(p).DocumentOK(); is {
 			w.Owner, _ = of.Lookup(FieldOwner).StringValueOK()
 			w.Since, _ = mongobase.Time(of.Lookup(FieldSince))
-			w.Seen, _ = mongobase.Time(of.Lookup(FieldSeen))
+			seen := of.Lookup(FieldSeen)
+			if w.Seen, is = mongobase.Time(seen); !is && !seen.IsZero() {
+				return nil, false
+			}
 		}
 		all = append(all, w)
 	}
