@@ -32,7 +32,7 @@
 (* A rival may judge by any write that was ever sent, which is more than   *)
 (* the stalest look shows it.  A lock that nobody has in hand is removed   *)
 (* by its id at some time, or never: release, and clean-up (Lock.tla).     *)
-(* Transactions, hand-overs, MinHold, break, words, and claims of one of   *)
+(* Transactions, hand-overs, MinHold, break, a line, and claims of one of  *)
 (* many are not in it.                                                     *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets

@@ -19,7 +19,7 @@
 (* What a majority has is never lost, so it stays.                         *)
 (*                                                                         *)
 (* It refines Document where that is too coarse: hand-overs, a clean-up of *)
-(* a hand-over, deposed primaries.  A break and words are no steps.        *)
+(* a hand-over, deposed primaries.  A break and the line are no steps.     *)
 (***************************************************************************)
 EXTENDS Document, TLC
 

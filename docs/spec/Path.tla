@@ -40,7 +40,7 @@
 (* what conflicts not all give up, and none waits for ever.                *)
 (*                                                                         *)
 (* That an add of unknown outcome is cleaned up it takes for granted:      *)
-(* Lock.tla.  Waiters, their word, and the events of watchers are not in   *)
+(* Lock.tla.  Waiters, reservations, and events of watchers are not in     *)
 (* it.                                                                     *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets

@@ -32,7 +32,7 @@
 (*                                                                         *)
 (* There is one primary, its documents `doc`, and `safe`, those that a     *)
 (* majority has.  An election keeps either, and leaves behind a primary    *)
-(* that does not know it.  Tokens, modes, clean-up and words are the same  *)
+(* that does not know it.  Tokens, modes, clean-up, the line are the same  *)
 (* with sessions as without: Lock.tla, Store.tla.                          *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets

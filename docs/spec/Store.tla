@@ -82,22 +82,24 @@ Without(k, i) ==
 -----------------------------------------------------------------------------
 (* The calls: what may be answered, and the record afterwards. *)
 
-\* A grant takes its place out of the line, and what did not count before it.
+\* A grant takes its place out of the line, and what did not count before it. Of a sharer that came to the end of the line a store
+\* may find at once that those before it share the key, or leave that to its next call.
 Acquire(k, i, m, p, pass, late) ==
   LET shares   == m # "exclusive"
       mismatch == Alive(k) # {} /\ shares /\ k.mode # "exclusive" /\ k.mode # m
-      held     == \/ ~Turn(k, m, p, pass)
-                  \/ Alive(k) # {} /\ (~shares \/ k.mode = "exclusive")
+      refused  == \/ Alive(k) # {} /\ (~shares \/ k.mode = "exclusive")
                   \/ Limit(m) > 0 /\ Cardinality(Alive(k)) >= Limit(m)
       stay     == IF Lazy /\ shares /\ k.mode = m THEN SUBSET Over(k) ELSE {{}}
       line     == Counting(Before(k.line, p), pass) \o After(k.line, p)
+      waits    == [k EXCEPT !.line = Joined(@, m, p)]
+      granted  == {Says(<<"granted", Names(line)>>,
+                        [mode |-> m, line |-> line,
+                         holders |-> [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late))
+                                                    ELSE IF j \in Alive(k) \cup kept THEN k.holders[j] ELSE NoHolder]]) : kept \in stay}
   IN
   IF mismatch THEN {Says(<<"mismatch">>, [k EXCEPT !.line = Out(@, p)])}
-  ELSE IF held THEN {Says(<<"held">>, [k EXCEPT !.line = Joined(@, m, p)])}
-  ELSE {Says(<<"granted", Names(line)>>,
-             [mode |-> m, line |-> line,
-              holders |-> [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late))
-                                         ELSE IF j \in Alive(k) \cup kept THEN k.holders[j] ELSE NoHolder]]) : kept \in stay}
+  ELSE IF ~refused /\ Turn(k, m, p, pass) THEN granted
+  ELSE {Says(<<"held">>, waits)} \cup IF ~refused /\ shares /\ p # 0 /\ Turn(waits, m, p, pass) THEN granted ELSE {}
 
 \* It never shortens. One that was sent while the holder was alive may be applied when it has run out.
 Renew(k, i, late) ==

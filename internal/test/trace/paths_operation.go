@@ -42,7 +42,7 @@ func (c class) foundBy(numbers []int64) bool {
 	return slices.Contains(numbers, c.on) || slices.ContainsFunc(c.under, func(n int64) bool { return slices.Contains(numbers, n) })
 }
 
-// pathOperationOf reads a command. ok is false for one that is not about locks: words, indexes.
+// pathOperationOf reads a command. ok is false for one that is not about locks: reservations, indexes.
 func pathOperationOf(c docdb.Command) (o pathOperation, ok bool) {
 	switch c.Name {
 	case "update":
@@ -71,7 +71,7 @@ func pathOperationOf(c docdb.Command) (o pathOperation, ok bool) {
 	default:
 		return o, false
 	}
-	return o, strings.HasPrefix(o.token, "urn:uuid:") || o.token == "" // else it is the tree's word
+	return o, strings.HasPrefix(o.token, "urn:uuid:") || o.token == "" // else it is the reservation of the tree
 }
 
 func (o *pathOperation) filter(filter bson.D) {
