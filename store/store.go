@@ -183,7 +183,7 @@ type Ending struct {
 
 // Ended answers one Ending.
 type Ended struct {
-	Line []Place // who waits, in order
+	Line []Place // who waits, in order, without places that are stale
 	Left int     // how many holders are left that have not run out, by their dates
 	Err  error
 }

@@ -148,7 +148,7 @@ func (s *Store) release(ctx context.Context, e store.Ending) (answer store.Ended
 		} else {
 			what = rec.drop(e.ID)
 		}
-		answer = store.Ended{Line: rec.places(), Left: rec.live(now)}
+		answer = store.Ended{Line: rec.status(now).Waiting("", ""), Left: rec.live(now)}
 		return what, nil
 	})
 	if err != nil {

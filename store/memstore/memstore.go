@@ -133,7 +133,6 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			answers[i].Err = err
 			continue
 		}
-		answers[i].Line = rec.places()
 		if e.Keep > 0 && h.since.Add(e.Keep).After(s.clock()) {
 			h.released, h.expireAt, h.session = true, h.since.Add(e.Keep), nil
 		} else {
@@ -141,6 +140,9 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 		}
 		if len(rec.holders) > 0 {
 			answers[i].Left = rec.live(s.clock())
+		}
+		if len(rec.line) > 0 {
+			answers[i].Line = rec.seen(e.Key, s.clock()).Waiting("", "")
 		}
 	}
 	return answers

@@ -85,7 +85,7 @@ func sentDropping(id string) string {
 
 // sentLeaveOfOne releases a key that others wait for.
 func sentLeaveOfOne(id, concern string) string {
-	return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} " + sentDropping(id) + " " + concern
+	return "findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} " + sentDropping(id) + " " + concern
 }
 
 func sentLast(concern string) string {

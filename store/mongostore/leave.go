@@ -59,7 +59,7 @@ func (s *Store) awaited() bson.E {
 
 // drop removes a holder that a filter finds, and ends the document if nothing is left in it.
 func (s *Store) drop(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, coll *mongo.Collection) (reply, error) {
-	image, err := s.steps.Send(ctx, what, coll, filter, s.dropping(r), withoutWaits)
+	image, err := s.steps.Send(ctx, what, coll, filter, s.dropping(r), mongobase.After)
 	if err == nil && image.Found() {
 		s.last(ctx, r.Key, image.Record, coll)
 	}

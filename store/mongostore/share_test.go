@@ -41,7 +41,7 @@ func sentJoin(id string) string {
 }
 
 func sentLeave(id, concern string) string {
-	return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, mode: shared, holders." + id + ": {$exists: true}} update: {$unset: {holders." + id + ": }, $currentDate: {at: true}} " + concern
+	return "findAndModify new: true query: {_id: k, mongolock: 1, mode: shared, holders." + id + ": {$exists: true}} update: {$unset: {holders." + id + ": }, $currentDate: {at: true}} " + concern
 }
 
 func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {

@@ -25,6 +25,8 @@ var brokenTurns = []broken{
 		[]string{"ARefusedClaimPassesNobody"}},
 	{"StalePlacesCount", func() store.Store { return stalePlacesCount{newSound()} },
 		[]string{"AStalePlaceIsPassed", "AWriterAmongSharersIsStaleSooner"}},
+	{"StalePlacesTold", func() store.Store { return stalePlacesTold{newSound()} },
+		[]string{"AReleaseTellsWhoStillCounts"}},
 	{"PlacesForHalfAMinute", func() store.Store { return placesFor{newSound(), store.ReserveFor} },
 		[]string{"AStalePlaceIsPassed", "AWriterAmongSharersIsStaleSooner", "AWaiterThatIsSeenIsNotPassed"}},
 	{"StalePlaceOfOnesOwn", func() store.Store { return placesFor{newSound(), store.PlaceFor} },
@@ -111,6 +113,21 @@ func (s stalePlacesCount) Acquire(ctx context.Context, c store.Claim) (store.Gra
 		return store.Grant{}, s.refusal(c)
 	}
 	return s.Store.Acquire(ctx, c)
+}
+
+// stalePlacesTold answers a release with all who stood in line.
+type stalePlacesTold struct{ sound }
+
+func (s stalePlacesTold) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	all := s.Store.Release(ctx, batch)
+	for i, e := range batch {
+		_, status := s.holder(e.Key)
+		all[i].Line = nil
+		for _, w := range status.Line {
+			all[i].Line = append(all[i].Line, w.Place)
+		}
+	}
+	return all
 }
 
 // placesFor takes out all places that were not seen for so long, also that of the claimant.

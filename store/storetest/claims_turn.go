@@ -15,6 +15,7 @@ var turnClaims = []claim{
 	{"AGrantTakesOutThePlaceThatItPasses", aGrantTakesOutThePlaceThatItPasses},
 	{"ARefusedClaimPassesNobody", aRefusedClaimPassesNobody},
 	{"AStalePlaceIsPassed", aStalePlaceIsPassed},
+	{"AReleaseTellsWhoStillCounts", aReleaseTellsWhoStillCounts},
 	{"AWaiterThatIsSeenIsNotPassed", aWaiterThatIsSeenIsNotPassed},
 	{"AFullLineLosesStalePlaces", aFullLineLosesStalePlaces},
 }
@@ -179,6 +180,14 @@ func aStalePlaceIsPassed(e *env) {
 	e.waits(c)
 	e.line(h.Key, c)
 	e.release(last.Ref)
+}
+
+func aReleaseTellsWhoStillCounts(e *env) {
+	h := e.hold(e.key("awaited"), 10*long)
+	dead, alive := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
+	e.unseen(dead, store.PlaceFor+2*time.Second)
+	e.waits(alive)
+	e.ended("the awaited", e.releaseMany(store.Ending{Ref: h.Ref})[0], 0, alive)
 }
 
 // aWaiterThatIsSeenIsNotPassed: neither one that asks again, nor one that comes late but before

@@ -33,8 +33,8 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 
 // EndedAs answers a release by the record that it left.
 func EndedAs[R Record](left R) store.Ended {
-	e := store.Ended{Line: Places(left.Waiters())}
 	at, _ := left.Drawn()
+	e := store.Ended{Line: left.Status("", at).Waiting("", "")}
 	for _, m := range left.Marks() {
 		if m.ExpireAt.After(at) {
 			e.Left++
