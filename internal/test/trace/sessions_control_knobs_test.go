@@ -26,8 +26,8 @@ var sessionControls = []control{
 	{6, "trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, underElected, "is told", "its holder is told when others may have the key already"},
 	{1, "one id used twice", func(on bool) { knob.SessionReused = on }, underSessions, "sends begin", "the id of a session is used twice"},
 	{1, "a release by one node", func(on bool) { knob.ReleaseUnvoted = on }, underSessions, "sends release", "one node acknowledges the removal of what its session keeps"},
-	{6, "a sweep by key", func(on bool) { knob.SweepByKey = on }, underElected, "sends release", "it names no holder"},
-	{6, "a sweep by the id", func(on bool) { knob.SweepByID = on }, underElected, "sends release", "it removes a holder of another process"},
+	{9, "a sweep by key", func(on bool) { knob.SweepByKey = on }, underElected, "sends release", "it names no holder"},
+	{2, "a sweep by the id", func(on bool) { knob.SweepByID = on }, underElected, "sends release", "it removes a holder of another process"},
 	{1, "a takeover that names no session", func(on bool) { knob.UnderUnseen = on }, underSessions, "sends claim", "it does not say under which session it saw the holder"},
 	{7, "a sweep that names no session", func(on bool) { knob.UnderUnseen = on }, underElected, "sends sweep", "it does not say under which session it saw the holder"},
 	{1, "a leave that keeps the revision", func(on bool) { knob.AloneKeepsRev = on }, underSessions, "executes leave", "it leaves another document than the specification says"},
@@ -36,8 +36,8 @@ var sessionControls = []control{
 
 // sharedControls are asked of keys that are shared alone.
 var sharedControls = []control{
-	{4, "a shared key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, allSessions, "sends claim", "no majority has marked the session of the holder that it drops"},
-	{33, "a sharer that trusts its session past its deadline", func(on bool) { knob.SessionOverstayed = on }, allSessions, "lets go of", "its holder was not told, and others may have the key already"},
+	{66, "a shared key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, allSessions, "sends claim", "no majority has marked the session of the holder that it drops"},
+	{43, "a sharer that trusts its session past its deadline", func(on bool) { knob.SessionOverstayed = on }, allSessions, "lets go of", "its holder was not told, and others may have the key already"},
 	{10, "a join that drops a sharer whose beat it does not name", func(on bool) { knob.JoinDropsTheLiving = on }, allSessions, "executes join", "it leaves another document than the specification says"},
 	{7, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, allSessions, "executes join", "it leaves another document than the specification says"},
 	{7, "a sharer's release by one node", func(on bool) { knob.ReleaseUnvoted = on }, allSessions, "sends release", "one node acknowledges the removal of what its session keeps"},
