@@ -146,6 +146,7 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}}}},
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: "7"}, {Key: "holders", Value: bson.D{}}},
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: 1}},
+		{{Key: "expireAt", Value: bson.DateTime(-1)}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{}}},
 		lined(bson.A{1}, nil),
 		lined(bson.A{""}, nil),
 		lined(bson.A{"x:there.b:1"}, nil),

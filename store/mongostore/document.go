@@ -77,6 +77,7 @@ func readRecord(raw bson.Raw) record {
 			holders = v
 		case fieldExpireAt:
 			r.expireAt, hasEnd = mongobase.Time(v)
+			hasEnd = hasEnd && r.expireAt.UnixMilli() >= 0 // as a place in line asks: otherwise its waiter would not learn why it is refused
 		case fieldRev:
 			r.rev, hasRev = v.AsInt64OK()
 		case fieldAt:
