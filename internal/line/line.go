@@ -87,7 +87,7 @@ func (v *View) Refused(s *store.Status, sent, now monotonic.Moment) {
 	case v.isTurn(s): // others came or went while the refusal was on its way
 		v.askAt = now
 		if v.lost++; v.lost > 1 {
-			v.askAt = now.Add(backoff.Jitter(again)) // not in a tight loop
+			v.askAt = now.Add(backoff.Jitter(again << min(v.lost-2, 7))) // not in a tight loop
 		}
 		return
 	}

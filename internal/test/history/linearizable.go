@@ -12,7 +12,7 @@ import (
 // decisionLimit is how long porcupine may take to decide about a key, unless the history says
 // otherwise. Nearly all histories take well under a millisecond; many outcomes that stayed
 // unknown make one long.
-const decisionLimit = 10 * time.Second
+const decisionLimit = time.Minute
 
 // linearizable checks that there is an order of all grants and ends, each within the time
 // that it took, that a mutex, a reader-writer lock or a semaphore could have shown. An
