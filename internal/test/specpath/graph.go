@@ -190,6 +190,22 @@ func (g *Graph) next(from *State) *call {
 	return nil
 }
 
+// within are the states to which the store comes, by the outcomes that it has shown.
+func (g *Graph) within() map[*State]bool {
+	met := map[*State]bool{g.States[0]: true}
+	for queue := g.States[:1]; len(queue) > 0; queue = queue[1:] {
+		for _, c := range queue[0].calls {
+			for _, o := range c.outcomes {
+				if !met[o.then] && (o.seen || !c.answered()) {
+					met[o.then] = true
+					queue = append(queue[:len(queue):len(queue)], o.then)
+				}
+			}
+		}
+	}
+	return met
+}
+
 // answered reports whether the store has shown which of the outcomes it gives.
 func (c *call) answered() bool {
 	return slices.ContainsFunc(c.outcomes, func(o *outcome) bool { return o.seen })

@@ -35,7 +35,7 @@ type Subject interface {
 // A Report says how far the walks came.
 type Report struct {
 	Graph    *Graph
-	Calls    int // of the graph's, made
+	Calls    int // of the graph's, made; or of a state to which no answer of the store leads
 	Edges    int // of the graph's, taken
 	Steps    int // in all
 	Walks    int
@@ -104,6 +104,7 @@ func Walk(ctx context.Context, g *Graph, subjects ...Subject) *Report {
 		r.Failures = append(r.Failures, "the last walks found nothing new, and calls are left")
 	}
 	r.Took = time.Since(begun)
+	within := g.within()
 	for _, s := range g.States {
 		for _, c := range s.calls {
 			made := false
@@ -114,7 +115,7 @@ func Walk(ctx context.Context, g *Graph, subjects ...Subject) *Report {
 				}
 				o.seen = false
 			}
-			if made {
+			if made || !within[s] {
 				r.Calls++
 			}
 			c.asked = false
