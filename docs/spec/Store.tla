@@ -109,8 +109,8 @@ Renew(k, i, late) ==
   ELSE IF h.left + late <= 0 THEN {Says(<<"gone">>, k)}
   ELSE {Says(<<"renewed">>, [k EXCEPT !.holders[i].left = Max(@, TTL - late)])}
 
-\* Its answer has who waits, and how many holders are left.
-Released(before, after) == Says(<<"released", Names(before.line), Cardinality(Alive(after))>>, after)
+\* Its answer has who waits and counts, and how many holders are left.
+Released(before, after) == Says(<<"released", Names(Counting(before.line, 0)), Cardinality(Alive(after))>>, after)
 
 Release(k, i) == IF k.holders[i].there THEN {Released(k, Without(k, i))} ELSE {Says(<<"gone">>, k)}
 
