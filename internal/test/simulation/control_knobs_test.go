@@ -77,7 +77,6 @@ var controls = []control{
 	{412, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, electing},
 	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, simulation.Settings{Margin: -1, Sessions: 1000}},
 	{15, 97, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWaiters = on }, lingering},
-	{1227, 681, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},
 	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},
 	{23, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, unkept},
 }

@@ -25,7 +25,6 @@ var lingering = simulation.Settings{Margin: -1, Linger: 1000}
 var lingerControls = []control{
 	{2, "given out though somebody waits", func(on bool) { knob.LingerIgnoresWaiters = on }, lingering, "once more", "somebody waits, and its client has heard of that"},
 	{3, "kept though somebody waits", func(on bool) { knob.LingerIgnoresWaiters = on }, lingering, "sends release", "it was kept for nobody while somebody waited"},
-	{1227, "a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering, "is told", "its holder is told when others may have the key already"},
 	{1, "a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering, "once more", "its token is not greater than those before"},
 }
 
