@@ -68,6 +68,7 @@ func TestCutEndsPausesAndCalls(t *testing.T) {
 		start := time.Now()
 		assert.False(t, g.Pause(time.Hour))
 		assert.Equal(t, time.Second, time.Since(start))
+		synctest.Wait() // the end of the group reaches a call on a goroutine of its own
 		assert.ErrorIs(t, ctx.Err(), context.Canceled)
 		g.Wait()
 	})
