@@ -46,7 +46,7 @@ type Slot struct {
 	due   monotonic.Moment
 	at    int    // 1 + the index in the schedule; 0: it is not in it
 	gone  bool   // it was removed
-	asked int    // calls of Renew that wait for their turn: the keeper leaves a retry to them
+	asked int    // calls of Renew that are not answered: the keeper leaves a retry to them
 	retry *retry // the retry in charge; an older one leaves the item alone
 }
 
@@ -232,7 +232,7 @@ func (g *group) round() {
 		}
 		answered := make(chan struct{})
 		if !k.host.Tasks.Go(func() {
-			_, tell := k.send(batch)
+			_, tell := k.send(batch, 0)
 			close(answered)
 			tell()
 		}) {

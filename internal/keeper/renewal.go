@@ -20,11 +20,13 @@ func (k *Keeper) Renew(item Item) (answer store.Renewed, ok bool) {
 		<-other
 		mine, other = item.Begin()
 	}
-	k.ask(s, -1)
 	if !mine {
+		k.ask(s, -1)
 		return store.Renewed{}, false
 	}
-	return k.renew([]Item{item})[0], true
+	answers, tell := k.send([]Item{item}, 1)
+	tell()
+	return answers[0], true
 }
 
 func (k *Keeper) ask(s *Slot, by int) {
@@ -34,17 +36,16 @@ func (k *Keeper) ask(s *Slot, by int) {
 }
 
 // renew sends one renewal for all of batch, which have begun.
-func (k *Keeper) renew(batch []Item) []store.Renewed {
-	if len(batch) == 0 {
-		return nil
+func (k *Keeper) renew(batch []Item) {
+	if len(batch) > 0 {
+		_, tell := k.send(batch, 0)
+		tell()
 	}
-	answers, tell := k.send(batch)
-	tell()
-	return answers
 }
 
-// send is renew without telling of the answers: the function that it returns tells.
-func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
+// send is renew without telling of the answers: the function that it returns tells. asked is how
+// many calls of Renew it is for: until it is answered, no retry comes between.
+func (k *Keeper) send(batch []Item, asked int) (answers []store.Renewed, tell func()) {
 	sent, limit := k.host.Clock.Now(), MaxCall
 	for _, item := range batch {
 		limit = min(limit, item.Patience(sent))
@@ -56,7 +57,7 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 	answers, told := k.host.Send(batch, sent, limit)
 	done()
 	now := k.host.Clock.Now()
-	k.answered(batch, now.Sub(sent))
+	last := k.answered(batch, asked, now.Sub(sent))
 	var tells []func()
 	var failed []Item
 	for i, item := range batch {
@@ -70,7 +71,7 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 			tells = append(tells, next.Tell)
 		}
 	}
-	k.retry(failed, sent, now)
+	k.retry(failed, last, sent, now)
 	return answers, func() {
 		for _, f := range tells {
 			f()
@@ -80,15 +81,19 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 }
 
 // answered ends what was planned for the items of a batch: a call of Renew may have come
-// between. It learns the pace of the store.
-func (k *Keeper) answered(batch []Item, took time.Duration) {
+// between. It learns the pace of the store. What it returns stays in charge of an item, and does
+// nothing, until another call for the item is answered.
+func (k *Keeper) answered(batch []Item, asked int, took time.Duration) *retry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	last := &retry{keeper: k}
 	for _, item := range batch {
-		item.slot().retry = nil
+		s := item.slot()
+		s.retry, s.asked = last, s.asked-asked
 		k.pull(item)
 	}
 	k.pace.answered(len(batch), took)
+	return last
 }
 
 // retryParts is how many renewals take the place of one that failed.
@@ -104,9 +109,10 @@ type retry struct {
 	items  []Item
 }
 
-// retry repeats the renewals of items that failed, which were sent at sent and answered now. A
-// quick refusal is repeated after a pause, a call that took its time at once.
-func (k *Keeper) retry(failed []Item, sent, now monotonic.Moment) {
+// retry repeats the renewals of items that failed, which were sent at sent and answered now, unless
+// last is no longer in charge: a call of Renew that waited for its turn has had it. A quick refusal
+// is repeated after a pause, a call that took its time at once.
+func (k *Keeper) retry(failed []Item, last *retry, sent, now monotonic.Moment) {
 	if len(failed) == 0 {
 		return
 	}
@@ -116,10 +122,12 @@ func (k *Keeper) retry(failed []Item, sent, now monotonic.Moment) {
 	}
 	wait := max(sent.Add(backoff.Jitter(pause)).Sub(now), 0)
 	for part := range slices.Chunk(failed, (len(failed)+retryParts-1)/retryParts) {
-		r := &retry{k, part}
+		r := &retry{keeper: k}
 		k.mu.Lock()
 		for _, item := range part {
-			item.slot().retry = r
+			if s := item.slot(); s.retry == last {
+				s.retry, r.items = r, append(r.items, item)
+			}
 		}
 		k.mu.Unlock()
 		time.AfterFunc(wait, r.run) // run does nothing once the tasks are closed
