@@ -260,6 +260,7 @@ func ExampleReset() {
 func ExampleCheckName() {
 	fmt.Println(once.CheckName("add-currency"))
 	fmt.Println(once.CheckName(""))
-	// Output: <nil>
+	// Output:
+	// <nil>
 	// once: the name is empty
 }

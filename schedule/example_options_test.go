@@ -22,13 +22,15 @@ func inMemory() *schedule.Scheduler {
 }
 
 // runs has a job run n times, and the Scheduler stop.
-func runs(n int, jobs *schedule.Scheduler, fn schedule.Func, opts ...schedule.JobOption) {
+func runs(n int32, jobs *schedule.Scheduler, fn schedule.Func, opts ...schedule.JobOption) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	var left atomic.Int32 // with Beside runs overlap
+	left.Store(n)
 	jobs.Remove("report")
 	err := jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
 		err := fn(ctx, run)
-		if n--; n == 0 {
+		if left.Add(-1) == 0 {
 			cancel()
 		}
 		return err

@@ -143,9 +143,9 @@ func (c *runCmd) giveBack(a *app, d *deployment, t teller, mine *due) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), claimFor)
 	defer cancel()
-	said := ""
 	if err := giveBackDue(ctx, a.dues(d), *mine); err != nil {
-		said = fmt.Sprintf("the due time %s is not given back, and will not run: %s", mine.At.Format(time.RFC3339), sentence(err))
+		t.tell("unreturned", fmt.Sprintf("the due time %s may not be given back; then it does not run: %s", mine.At.Format(time.RFC3339), sentence(err)), map[string]any{"due": mine.At})
+		return
 	}
-	t.tell("undone", said, map[string]any{"due": mine.At})
+	t.tell("returned", "", map[string]any{"due": mine.At})
 }

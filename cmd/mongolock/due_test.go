@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
@@ -118,6 +120,42 @@ func TestADueTimeIsGivenBackIfTheKeyIsHeld(t *testing.T) {
 		assert.Equal(t, 0, r.code())
 		assert.Equal(t, want, r.out.String())
 	}
+}
+
+var nobody = &app{cli: new(cli)} // without flags
+
+func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
+	p := newProgram(t)
+	d := &deployment{db: p.database()}
+	coll := nobody.dues(d)
+	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	claim := func(id string, at time.Time) due {
+		stands, err := claimDue(t.Context(), coll, "k", id, "ada", at)
+		require.NoError(t, err)
+		return stands
+	}
+	old, last := claim("old", noon), claim("last", noon.Add(time.Hour))
+	require.NoError(t, giveBackDue(t.Context(), coll, old))
+	assert.Equal(t, "last", claim("again", last.At).Claim, "an older claim has given it back")
+
+	var said strings.Builder
+	new(runCmd).giveBack(nobody, d, teller{w: &said, asJSON: true}, &last)
+	assert.Contains(t, said.String(), `"event":"returned"`)
+	assert.Equal(t, "last", claim("late", noon).Claim, "what was decided before it")
+	assert.Equal(t, "again", claim("again", last.At).Claim)
+}
+
+// Whoever reads the events is not told that a due time came back if that is not known.
+func TestADueTimeThatIsNotGivenBackIsTold(t *testing.T) {
+	p := newProgram(t)
+	gone, err := mongo.Connect(options.Client().ApplyURI(testserver.URI(t)))
+	require.NoError(t, err)
+	require.NoError(t, gone.Disconnect(t.Context()))
+	d := &deployment{db: gone.Database(p.database().Name())}
+	var said strings.Builder
+	new(runCmd).giveBack(nobody, d, teller{w: &said, asJSON: true}, &due{Key: "k", Claim: "c", At: time.Now()})
+	assert.Contains(t, said.String(), `"event":"unreturned"`)
+	assert.NotContains(t, said.String(), `"event":"returned"`)
 }
 
 // The control: without --at, hosts that come one after the other run it again.

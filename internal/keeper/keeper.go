@@ -48,11 +48,12 @@ type Slot struct {
 	due   monotonic.Moment
 	in    *schedule // nil: none
 	at    int32     // the index in that
-	asked int32     // calls of Renew that wait for their turn: the keeper leaves a repetition to them
+	asked int32     // calls of Renew that are not answered: the keeper leaves a repetition to them
 	gone  bool      // it was removed
 
 	most     int32            // how many are renewed with it at most, because a renewal failed; 0: none has
 	failures int32            // since it was renewed
+	call     uint32           // the last one that was answered for it
 	failed   monotonic.Moment // when the last one was
 }
 
@@ -81,6 +82,7 @@ type Keeper struct {
 	made    []*group   // all of them
 	pace    pace
 	store   health
+	calls   uint32 // that were answered
 	stopped bool
 	ahead   *ahead // the renewal that others wait for; nil: there is none
 }
@@ -265,7 +267,7 @@ func (g *group) round() {
 		}
 		answered := make(chan struct{})
 		if !k.host.Tasks.Go(func() {
-			_, tell := k.send(batch)
+			_, tell := k.send(batch, 0)
 			close(answered)
 			tell()
 		}) {

@@ -18,11 +18,13 @@ func (k *Keeper) Renew(item Item) (answer store.Renewed, ok bool) {
 		<-other
 		mine, other = item.Begin()
 	}
-	k.ask(s, -1)
 	if !mine {
+		k.ask(s, -1)
 		return store.Renewed{}, false
 	}
-	return k.renew([]Item{item})[0], true
+	answers, tell := k.send([]Item{item}, 1)
+	tell()
+	return answers[0], true
 }
 
 func (k *Keeper) ask(s *Slot, by int32) {
@@ -32,17 +34,16 @@ func (k *Keeper) ask(s *Slot, by int32) {
 }
 
 // renew sends one renewal for all of batch, which have begun.
-func (k *Keeper) renew(batch []Item) []store.Renewed {
-	if len(batch) == 0 {
-		return nil
+func (k *Keeper) renew(batch []Item) {
+	if len(batch) > 0 {
+		_, tell := k.send(batch, 0)
+		tell()
 	}
-	answers, tell := k.send(batch)
-	tell()
-	return answers
 }
 
-// send is renew without telling of the answers: the function that it returns tells.
-func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
+// send is renew without telling of the answers: the function that it returns tells. asked is how
+// many calls of Renew it is for: until it is answered, no repetition comes between.
+func (k *Keeper) send(batch []Item, asked int32) (answers []store.Renewed, tell func()) {
 	sent, limit := k.host.Clock.Now(), MaxCall
 	for _, item := range batch {
 		limit = min(limit, item.Patience(sent))
@@ -54,7 +55,7 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 	answers, told := k.host.Send(batch, sent, limit)
 	done()
 	now := k.host.Clock.Now()
-	k.answered(batch, answers, sent, now)
+	call := k.answered(batch, answers, asked, sent, now)
 	var tells []func()
 	var failed []Item
 	for i, item := range batch {
@@ -68,7 +69,7 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 			tells = append(tells, next.Tell)
 		}
 	}
-	k.repeat(failed, len(batch), sent, now)
+	k.repeat(failed, call, len(batch), sent, now)
 	return answers, func() {
 		for _, f := range tells {
 			f()

@@ -24,17 +24,20 @@ import (
 const repeatParts = 16
 
 // answered ends what was planned for the items of a batch: a call of Renew may have come between.
-// It learns how the store is.
-func (k *Keeper) answered(batch []Item, answers []store.Renewed, sent, now monotonic.Moment) {
+// It learns how the store is, and returns the number of the call.
+func (k *Keeper) answered(batch []Item, answers []store.Renewed, asked int32, sent, now monotonic.Moment) (call uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.calls++
 	for _, item := range batch {
+		s := item.slot()
+		s.call, s.asked = k.calls, s.asked-asked
 		k.pull(item)
 	}
 	k.pace.answered(len(batch), now.Sub(sent))
 	if !slices.ContainsFunc(answers, func(a store.Renewed) bool { return a.Err == nil || store.IsVerdict(a.Err) }) {
 		k.store.failed()
-		return
+		return k.calls
 	}
 	waiting := 0
 	for _, g := range k.made {
@@ -46,11 +49,13 @@ func (k *Keeper) answered(batch []Item, answers []store.Renewed, sent, now monot
 			g.arm()
 		}
 	}
+	return k.calls
 }
 
 // repeat plans the renewals of items that failed in a call for that many, which was sent at sent
-// and answered now. A quick refusal is repeated after a pause, a call that took its time at once.
-func (k *Keeper) repeat(failed []Item, of int, sent, now monotonic.Moment) {
+// and answered now, unless a call of Renew that waited for its turn has had it and is answered. A
+// quick refusal is repeated after a pause, a call that took its time at once.
+func (k *Keeper) repeat(failed []Item, call uint32, of int, sent, now monotonic.Moment) {
 	if len(failed) == 0 {
 		return
 	}
@@ -59,6 +64,9 @@ func (k *Keeper) repeat(failed []Item, of int, sent, now monotonic.Moment) {
 	defer k.mu.Unlock()
 	for _, item := range failed {
 		s := item.slot()
+		if s.call != call {
+			continue
+		}
 		most := s.most
 		if most == 0 || k.store.answering() || k.store.last >= s.failed {
 			most = int32(of+repeatParts-1) / repeatParts
