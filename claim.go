@@ -84,7 +84,7 @@ func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (l *Le
 		}
 		return l, err
 	}
-	return c.claimDetached(w, cancel, func() (*Lease, error) { return c.claim(ctx, w, ask, sent) })
+	return c.claimDetached(w, ask.Place, cancel, func() (*Lease, error) { return c.claim(ctx, w, ask, sent) })
 }
 
 // abandonedFor is how much longer a claim may take than its caller waits for it. Then it is cut
@@ -92,14 +92,14 @@ func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (l *Le
 // up each time that a caller leaves, although most claims are answered in a moment.
 const abandonedFor = 900 * time.Millisecond
 
-// claimDetached runs a claim detached from its caller.
-func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (*Lease, error)) (*Lease, error) {
+// claimDetached runs a claim detached from its caller, which may make a place in the line.
+func (c *Client) claimDetached(w *waiter, place store.Place, cut context.CancelFunc, claim func() (*Lease, error)) (*Lease, error) {
 	return detached(c, w, cut, claim, func(l *Lease, err error) {
 		if l != nil {
 			l.holding.giveBackUnseen(ErrReleased)
 			return
 		}
-		c.places.refusedLate(w, err)
+		c.places.notGranted(w, place, err)
 	})
 }
 

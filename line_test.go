@@ -336,6 +336,32 @@ func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 	}
 }
 
+// The claim of one that gave up joined the line, and its reply was lost: the place is given up, too.
+func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		l := acquire(t, newClient(t, b.mem), "k")
+		b.hook(func(h *hooks) {
+			h.acquire = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				_, _ = do()
+				<-ctx.Done()
+				return store.Grant{}, context.Cause(ctx)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := newClient(t, s).Acquire(ctx, "k")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		status, err := b.mem.Look(t.Context(), []string{"k"})
+		require.NoError(t, err)
+		require.Len(t, status[0].Line, 1, "the test shows nothing")
+		time.Sleep(2 * time.Second)
+		status, err = b.mem.Look(t.Context(), []string{"k"})
+		require.NoError(t, err)
+		assert.Empty(t, status[0].Line)
+		release(t, l)
+	})
+}
+
 // A holder that releases with MinHold tells the first in line when it ends. Those who share the key
 // with that one learn it from it.
 func TestSharersWhomNobodyToldComeTogether(t *testing.T) {

@@ -112,20 +112,24 @@ func (k *placeKeeper) work() {
 	}
 }
 
-// refusedLate gives up the place of a claim that was refused when its waiter had left. It runs as
+// notGranted gives up the place of a claim that was answered when its waiter had left. After a
+// fault it may be in line, too: the store may have applied what it did not answer. It runs as
 // background work.
-func (k *placeKeeper) refusedLate(w *waiter, err error) {
-	var held *store.HeldError
-	if w.queue == nil || !errors.As(err, &held) || held.Place == "" {
+func (k *placeKeeper) notGranted(w *waiter, p store.Place, err error) {
+	if w.queue == nil || p == "" {
+		return
+	}
+	refused := errors.Is(err, ErrHeld)
+	if !refused && (store.IsVerdict(err) || errors.Is(err, ErrClosed) || errors.Is(err, ErrDisconnected)) {
 		return
 	}
 	c := k.client
 	c.mu.Lock()
 	q := w.queue
-	unused := q.head == nil || q.view.Place != held.Place
+	unused := q.head == nil || q.view.Place != p
 	q.view.Joined = q.view.Joined || !unused
 	c.mu.Unlock()
-	if unused && k.add(stood{w.key, held.Place, true, 0}) {
+	if unused && k.add(stood{w.key, p, refused, 0}) {
 		k.work()
 	}
 }

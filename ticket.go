@@ -122,7 +122,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
 	sent := c.clock.Now()
 	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
-	lease, err := c.claimDetached(w, cancel, func() (*Lease, error) { return c.resume(bounded, w, ticket, sent) })
+	lease, err := c.claimDetached(w, "", cancel, func() (*Lease, error) { return c.resume(bounded, w, ticket, sent) })
 	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
 		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}
 	} else if err != nil {

@@ -203,7 +203,7 @@ func (c *Client) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease,
 		q.view.Refused(&held.Status, m.now, now)
 		return nil, wake.Wanted(&held.Status), nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
-		// A claim that was not applied may have joined the line. One that goes on is seen to later: refusedLate.
+		// A claim that was not applied may have joined the line. One that goes on is seen to later: notGranted.
 		q.view.Joined = q.view.Joined || !store.IsVerdict(err) && !errors.As(err, new(*abandoned))
 		q.view.Look() // for the next in the queue: the news that this claim consumed may have been meant for it
 		return nil, nil, err
