@@ -15,6 +15,7 @@ const (
 type wait struct {
 	from, to time.Duration
 	mode     Mode
+	several  bool // keys together: it may be waiting for another of them
 }
 
 // waits returns the waits for each key, by client, in the order of their calls.
@@ -24,7 +25,7 @@ func (h *History) waits() map[string]map[int][]*wait {
 		if e.Kind != Called || e.Note != "" { // the others do not stand in line
 			continue
 		}
-		w := &wait{e.At, h.End, e.Mode}
+		w := &wait{e.At, h.End, e.Mode, e.Until == 0}
 		if at, answered := answers[e.Op]; answered {
 			w.to = at
 		}
@@ -72,7 +73,7 @@ func (q *queue) givenUp(p *standing, by *write) {
 			if w.mode != p.mode {
 				return // the next of its queue needs another place
 			}
-			goesOn = true
+			goesOn = goesOn || !w.several
 		}
 	}
 	if goesOn {
