@@ -45,7 +45,7 @@ type holding struct {
 
 	// mu protects what follows, and what says so in the Lease. Those methods that only calculate
 	// from these are called with it locked: watchDeadline, storeTrusted, trusted, ends, over,
-	// whyOver, passes, joinSession, timeToStop, result, answered and honoured.
+	// whyOver, watched, passes, joinSession, timeToStop, result, answered and honoured.
 	mu       sync.Mutex
 	lease    *Lease // nil: the holding is idle, or was never granted
 	err      error  // why it ended; nil: it has not
@@ -104,11 +104,19 @@ func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
 		h.mu.Lock()
 		h.watchDeadline(left)
 		h.mu.Unlock()
-	} // otherwise the first renewal sets the timer, before the deadline
+	} // otherwise the first renewal does, or whoever waits for the end
 	if !h.terms.noRenewal {
 		c.keeper.Add(h, due)
 	}
 	return l, nil
+}
+
+// watched makes sure that the holding ends at its deadline, by itself: it is renewed, or somebody waits
+// for its end. Most holdings end before.
+func (h *holding) watched() {
+	if h.timer == nil && h.err == nil && h.member.under == nil {
+		h.watchDeadline(h.client.clock.Until(h.ends()))
+	}
 }
 
 // watchDeadline sets the timer that ends the lease.

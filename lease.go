@@ -69,6 +69,8 @@ func (l *Lease) contexts() *tether.Tether {
 		l.tether = tether.New(l)
 		if err := l.ended(); err != nil {
 			l.tether.End(err)
+		} else {
+			l.holding.watched()
 		}
 	}
 	return l.tether
@@ -83,6 +85,8 @@ func (l *Lease) Done() <-chan struct{} {
 		l.done = make(chan struct{})
 		if l.ended() != nil {
 			close(l.done)
+		} else {
+			l.holding.watched()
 		}
 	}
 	return l.done

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -297,5 +298,82 @@ func TestReleaseReportsALossThoughTheDatabaseCannotBeReached(t *testing.T) {
 		err := l.Release()
 		require.ErrorIs(t, err, mongolock.ErrLost)
 		require.ErrorIs(t, err, errNet)
+	})
+}
+
+// In the second case the store is only probed, and sees no renewal of the last lease before its end.
+func TestALeaseThatIsNotRenewedEndsInTimeForWhoeverWaitsForThat(t *testing.T) {
+	for how, fault := range map[string]func(ctx context.Context) error{
+		"renewals hang": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"renewals fail": func(context.Context) error { return errNet },
+	} {
+		for wait, end := range map[string]func(*mongolock.Lease) <-chan struct{}{
+			"Done":    (*mongolock.Lease).Done,
+			"Context": func(l *mongolock.Lease) <-chan struct{} { return l.Context(context.Background()).Done() },
+		} {
+			t.Run(wait+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newHookedStore(memstore.New())
+					b.hook(func(h *hooks) {
+						h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+							return allFail(batch, fault(ctx))
+						}
+					})
+					c := newClient(t, b, mongolock.TTL(10*time.Second))
+					var all []*mongolock.Lease
+					for i := range 5000 {
+						all = append(all, acquire(t, c, fmt.Sprint("k", i)))
+					}
+					time.Sleep(time.Second)
+					start := time.Now()
+					l := acquire(t, c, "last")
+					for _, one := range all {
+						<-end(one)
+						tookBetween(t, start, 0, 8*time.Second+time.Millisecond)
+					}
+					<-end(l)
+					tookBetween(t, start, 9*time.Second, 9*time.Second+time.Millisecond)
+					require.ErrorIs(t, l.Err(), mongolock.ErrLost)
+				})
+			})
+		}
+	}
+}
+
+// A store that is slow does not come to all renewals in time.
+func TestALeaseWhoseRenewalHasToWaitEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHookedStore(memstore.New())
+		var mu sync.Mutex // protects renewed
+		renewed := map[string]bool{}
+		b.hook(func(h *hooks) {
+			h.renew = func(_ context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+				time.Sleep(800 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, r := range batch {
+					renewed[r.Key] = true
+				}
+				return do()
+			}
+		})
+		c := newClient(t, b, mongolock.TTL(10*time.Second))
+		var all []*mongolock.Lease
+		for i := range 5000 {
+			all = append(all, acquire(t, c, fmt.Sprint("k", i)))
+		}
+		var ended atomic.Int64
+		for _, l := range all {
+			go func() {
+				<-l.Done()
+				ended.Add(1)
+			}()
+		}
+		time.Sleep(9*time.Second + time.Millisecond)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Greater(t, len(renewed), 100, "the test shows little")
+		assert.InDelta(t, len(all), len(renewed)+int(ended.Load()), 200, "that were renewed or have ended: one call may be under way")
 	})
 }

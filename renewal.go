@@ -88,10 +88,15 @@ func (h *holding) Begin() (mine bool, other <-chan struct{}) {
 		return false, h.renewing
 	}
 	h.renewing = make(chan struct{})
-	if h.timer == nil {
-		h.watchDeadline(h.client.clock.Until(h.ends()))
-	}
+	h.watched()
 	return true, nil
+}
+
+// Wait is told that the renewal has to wait.
+func (h *holding) Wait() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watched()
 }
 
 // Patience is how long the store may take to answer a renewal.

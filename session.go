@@ -116,6 +116,9 @@ func (s *session) Begin() (mine bool, other <-chan struct{}) {
 	return true, nil
 }
 
+// Wait is told that the session's renewal has to wait.
+func (s *session) Wait() {} // its timer is set
+
 // Patience is how long the store may take to renew the session.
 func (s *session) Patience(now monotonic.Moment) time.Duration {
 	s.mu.Lock()

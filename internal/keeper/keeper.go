@@ -27,6 +27,8 @@ type Item interface {
 	// RetryPause is the time between two renewals that fail at once. It may be called while the
 	// keeper is locked.
 	RetryPause(now monotonic.Moment) time.Duration
+	// Wait says that the item is due and is not renewed yet, because the store does not answer.
+	Wait()
 	// Answer takes in the answer to a renewal that was sent at sent and came now. It ends what
 	// Begin began.
 	Answer(answer store.Renewed, sent, now monotonic.Moment) Next
@@ -287,8 +289,11 @@ func (g *group) round() {
 // reports whether there are more.
 func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []Item, more bool) {
 	g.keeper.mu.Lock()
-	batch, more = g.bulk(due, soon, in)
+	batch, waiting, more := g.bulk(due, soon, in)
 	g.keeper.mu.Unlock()
+	for _, item := range waiting {
+		item.Wait()
+	}
 	return g.keeper.begun(batch), more
 }
 
@@ -311,7 +316,7 @@ func (k *Keeper) begun(batch []Item) []Item {
 
 // bulk returns those due soon if the first is due, and as many as the store is likely to answer
 // in time. While it does not answer, they join those that failed.
-func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch []Item, more bool) {
+func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch, waiting []Item, more bool) {
 	g.next.at = 0
 	k := g.keeper
 	if g.due.dueBy(due) {
@@ -323,6 +328,7 @@ func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch []Item
 			for now := k.host.Clock.Now(); g.due.dueBy(soon); {
 				item := g.due.take()
 				g.wait(item, item.slot().due, int32(size), now)
+				waiting = append(waiting, item)
 			}
 		}
 		for g.due.dueBy(soon) && len(batch) < size {
@@ -332,7 +338,7 @@ func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch []Item
 	}
 	g.busy = more
 	g.arm()
-	return batch, more
+	return batch, waiting, more
 }
 
 // A schedule is a heap of items.

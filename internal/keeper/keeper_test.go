@@ -29,6 +29,7 @@ type thing struct {
 	mu       sync.Mutex
 	term     term.Term
 	over     bool
+	waited   bool
 	renewing chan struct{}
 	answers  []error
 }
@@ -41,6 +42,12 @@ func (x *thing) Begin() (bool, <-chan struct{}) {
 	}
 	x.renewing = make(chan struct{})
 	return true, nil
+}
+
+func (x *thing) Wait() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.waited = true
 }
 
 func (x *thing) Patience(now monotonic.Moment) time.Duration {

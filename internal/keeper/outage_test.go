@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/internal/term"
 )
 
 // The ways in which a store does not answer: how long a call takes that fails then.
@@ -117,4 +119,33 @@ func TestNoItemIsLostToOthersThatAreBlocked(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What is due while the store is only probed may not be renewed before it ends.
+func TestAnItemIsToldThatItHasToWait(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		s.dies(0)
+		s.things(mostAsked, ttl)
+		time.Sleep(ttl / 2)
+		x := s.things(1, ttl)[0]
+		time.Sleep(ttl / 3)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		assert.True(t, x.waited)
+	})
+}
+
+// A session with a short TTL is tried more often than twice a second.
+func TestASessionThatIsNotAnsweredDoesNotKeepOthersWaiting(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		session, due := s.thing(Slot{TTL: time.Second, First: true})
+		session.term, _ = term.Granted(time.Second, 0, s.clock.Now(), s.clock.Now(), time.Hour, true)
+		s.Add(session, due)
+		s.does(nil, func(batch []Item) bool { return batch[0] == Item(session) })
+		time.Sleep(10 * time.Second)
+		assert.GreaterOrEqual(t, session.answered(), 50, "the test shows little")
+		all := s.things(20, 3*time.Second)
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, s.lost(all))
+	})
 }

@@ -135,7 +135,14 @@ func (g *group) part() (part []Item, more bool) {
 	if k.store.doubt || !k.store.answering() {
 		most = 1
 	}
-	if !k.store.answering() {
+	switch {
+	case k.store.answering():
+	case g.first: // it does not keep to what is allowed, and leaves half of that to the others
+		if now >= g.probe {
+			k.store.probed(now)
+			g.probe = now.Add(2 * probeEvery)
+		}
+	default:
 		k.store.probed(now)
 		pause := min(pause(g.ready.items, now), pause(g.failed.items, now))
 		g.probe = now.Add(max(pause, min(2*pause, probeEvery))) // a short TTL has probes until its end

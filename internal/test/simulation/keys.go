@@ -79,7 +79,7 @@ func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireO
 // acquireSeveral takes some keys exclusively with the client itself, which claims them in one
 // bulk, and holds them together. All calls are noted when they are answered together. None of
 // them has a time by which it must be: what was granted so far is given back first.
-func (u *user) acquireSeveral(d *rng, patience time.Duration) {
+func (u *user) acquireSeveral(d *rng, patience time.Duration, opts ...mongolock.AcquireOption) {
 	w := u.p.world
 	keys := slices.Clone(u.keys)
 	if len(keys) > 2 && d.chance(500) {
@@ -102,7 +102,7 @@ func (u *user) acquireSeveral(d *rng, patience time.Duration) {
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(withOp(u.ctx(), calls[0].Op), patience)
 	defer cancel()
-	all, err := mongolock.AcquireAll(ctx, u.p.client, keys)
+	all, err := mongolock.AcquireAll(ctx, u.p.client, keys, opts...)
 	for i, call := range calls {
 		var l *mongolock.Lease
 		if err == nil {

@@ -28,6 +28,7 @@ type faultPlan struct {
 	sessions    bool // most clients keep their leases by a session
 	linger      bool // most leases linger
 	crowd       bool // many processes wait for one key, for long
+	mixed       bool // the options of most calls are a mixture
 	deaths      bool // some die, and nothing else goes wrong
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
@@ -85,6 +86,7 @@ func (w *world) makePlan(s Settings) faultPlan {
 	x.choose(w, s)
 	x.sessions = !s.Memory && w.rng("sessions").chance(s.Sessions)
 	x.linger = w.rng("linger").chance(s.Linger)
+	x.mixed = w.rng("mixture").chance(s.Mixed)
 	if d := w.rng("crowd"); d.chance(s.Crowd) {
 		x.gather(d)
 	}
@@ -99,7 +101,7 @@ func (x *faultPlan) gather(d *rng) {
 		return
 	}
 	*x = faultPlan{
-		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger,
+		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger, mixed: x.mixed,
 		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
 	}
 }
@@ -157,6 +159,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t crowd=%t deaths=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.crowd, x.deaths, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t crowd=%t mixed=%t deaths=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.crowd, x.mixed, x.deaths, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

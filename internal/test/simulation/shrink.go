@@ -64,7 +64,7 @@ func (s Settings) Flags() (flags string) {
 	if s.Linger > 0 {
 		flags += fmt.Sprint(" -sim.linger ", s.Linger)
 	}
-	flags += fmt.Sprint(" -sim.crowd ", s.Crowd)
+	flags += fmt.Sprint(" -sim.crowd ", s.Crowd, " -sim.mixed ", s.Mixed)
 	if s.Forward {
 		flags += " -sim.forward"
 	}

@@ -54,6 +54,7 @@ type Settings struct {
 	AtOnce    bool // and give them back so, now and then
 	Linger    int  // in how many of a thousand histories clients keep keys that they released
 	Crowd     int  // in how many of a thousand histories many clients wait for one key
+	Mixed     int  // in how many of a thousand histories the options of most calls are a mixture
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -229,6 +230,9 @@ func (w *world) outcome(s Settings) *Outcome {
 	w.closed = true
 	h := &w.history
 	h.TTL, h.Margin, h.Apart = w.plan.ttl, w.plan.margin, w.plan.clocksApart
+	if w.plan.mixed {
+		h.TTL = w.plan.longTTL()
+	}
 	if w.plan.servers == routers && w.plan.apart {
 		h.Apart = routerApart*h.Apart + w.plan.ahead.Abs() // a date may be of any clock that its writer read
 	}
@@ -240,7 +244,7 @@ func (w *world) outcome(s Settings) *Outcome {
 	h.End, h.Numbered = w.since(), w.plan.retries && w.plan.servers != standalone
 	h.GhostLimit, h.LateGhostLimit, h.IdleLimit = time.Second, 8*time.Second, 1500*time.Millisecond
 	if w.plan.servers == routers || w.plan.servers == single { // no election is known: a holder has to be seen still
-		h.IdleLimit += w.plan.ttl + w.plan.ttl/100
+		h.IdleLimit += h.TTL + h.TTL/100
 	}
 	if w.mem == nil {
 		w.readLog()

@@ -42,19 +42,20 @@ var (
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
 	simSession = flag.Int("sim.sessions", 400, "in how many of a thousand histories clients have sessions")
 	simLinger  = flag.Int("sim.linger", 300, "in how many of a thousand histories clients keep keys that they released")
+	simMixed   = flag.Int("sim.mixed", 300, "in how many of a thousand histories the options of most calls are a mixture")
 	simCrowd   = flag.Int("sim.crowd", 200, "in how many of a thousand histories many clients wait for one key")
 	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
-var plain = simulation.Settings{Margin: -1, Sessions: 400, Linger: 300, Crowd: 200}
+var plain = simulation.Settings{Margin: -1, Sessions: 400, Linger: 300, Crowd: 200, Mixed: 300}
 
 // asked returns the settings that the flags ask for.
 func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
-	s.Sessions, s.Linger, s.Crowd = *simSession, *simLinger, *simCrowd
+	s.Sessions, s.Linger, s.Crowd, s.Mixed = *simSession, *simLinger, *simCrowd, *simMixed
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
@@ -200,7 +201,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)

@@ -55,6 +55,9 @@ func (u *user) most(d time.Duration) time.Duration {
 
 // step takes, holds and gives back one key, or two.
 func (u *user) step() {
+	if u.mix() {
+		return
+	}
 	ttl := u.p.world.plan.ttl
 	several := u.p.world.rng("several " + u.name + " " + itoa(u.ops))
 	if u.p.world.several {

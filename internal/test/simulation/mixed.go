@@ -1,0 +1,82 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/mongolock/mongolock"
+)
+
+// In a mixture the options of a call meet in any combination that the library takes, leases have
+// two TTLs, and now and then somebody breaks a key. Its chances are of their own: without it a
+// history stays what it was.
+
+// longTTL is the TTL of some leases of a mixture. The others have the plan's.
+func (x *faultPlan) longTTL() time.Duration { return x.ttl * 3 / 2 }
+
+// mix does one step of a mixture, if it comes to that.
+func (u *user) mix() bool {
+	d := u.p.world.rng("mixture " + u.name + " " + itoa(u.ops))
+	if !u.p.world.plan.mixed || d.chance(300) {
+		return false
+	}
+	ttl := u.p.world.plan.ttl
+	patience := d.between(ttl/4, 4*ttl)
+	if d.chance(100) {
+		u.breakKey(d, u.keys[d.n(len(u.keys))])
+		return true
+	}
+	opts, wait := u.options(d, patience)
+	if len(u.keys) > 1 && d.chance(250) {
+		u.acquireSeveral(d, patience, opts...)
+		return true
+	}
+	key := u.keys[d.n(len(u.keys))]
+	m, try := u.mode(key), d.chance(250)
+	switch {
+	case !m.Shared && d.chance(300):
+		opts = append(opts, mongolock.Linger(d.between(ttl/10, 3*ttl)))
+	case d.chance(300):
+		opts = append(opts, mongolock.MinHold(d.between(ttl/10, ttl)))
+	case d.chance(200):
+		opts = append(opts, mongolock.NoRenewal())
+	}
+	if try && d.chance(500) {
+		opts = append(opts, mongolock.FreeIdle())
+	}
+	u.acquire(key, m, try, min(patience, wait), opts...)
+	return true
+}
+
+// options draws the options that one key and several can have. A call with a MaxWait is answered
+// by then, and so it waits no longer.
+func (u *user) options(d *rng, patience time.Duration) (opts []mongolock.AcquireOption, wait time.Duration) {
+	ttl := u.p.world.plan.ttl
+	wait = patience
+	if d.chance(500) {
+		opts = append(opts, mongolock.TTL(u.p.world.plan.longTTL()))
+	}
+	if d.chance(300) {
+		opts = append(opts, mongolock.MaxHold(d.between(ttl/10, 2*ttl)))
+	}
+	if d.chance(200) {
+		opts = append(opts, mongolock.MaxStall(d.between(ttl/10, 2*ttl)))
+	}
+	if d.chance(300) {
+		wait = d.between(ttl/10, patience)
+		opts = append(opts, mongolock.MaxWait(wait))
+	}
+	if d.chance(200) {
+		opts = append(opts, mongolock.Note("a mixture"))
+	}
+	return opts, wait
+}
+
+// breakKey breaks a key as an operator does: it only marks the holders, or also removes them after
+// a time by which they have run out, whatever hinders them.
+func (u *user) breakKey(d *rng, key string) {
+	grace := time.Duration(-1)
+	if d.chance(500) {
+		grace = u.p.world.plan.longTTL() * 21 / 20
+	}
+	_, _ = u.p.client.Break(u.ctx(), key, "by chance", grace)
+}
