@@ -15,10 +15,11 @@ import (
 type Claimed[T any] struct {
 	Value T
 
-	doc *Document[T]
+	doc   *Document[T]
+	again *ending // under Work: what ends the claim if another end is refused
 }
 
-func claimed[T any](d *Document[T]) *Claimed[T] { return &Claimed[T]{d.Value, d} }
+func claimed[T any](d *Document[T]) *Claimed[T] { return &Claimed[T]{Value: d.Value, doc: d} }
 
 // Lease returns the lease of the document, as Document.Lease does. A ticket of its Detach is for
 // Locks.ResumeClaim.
@@ -59,12 +60,12 @@ func (c *Claimed[T]) Remove(ctx context.Context) error {
 // until the duration after is over by the server's clock: from 0 to a year.
 func (c *Claimed[T]) Requeue(ctx context.Context, after time.Duration) error {
 	if after < 0 || after > 365*24*time.Hour {
-		return c.doc.refused(ctx, fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after))
+		return c.doc.refused(ctx, fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after), c.again)
 	}
 	return c.finish(ctx, "requeue", &ending{requeue: true, after: after})
 }
 
 func (c *Claimed[T]) finish(ctx context.Context, op string, e *ending) error {
-	c.doc.Value = c.Value
+	c.doc.Value, e.otherwise = c.Value, c.again
 	return c.doc.finish(ctx, op, e)
 }

@@ -27,7 +27,7 @@ var errSetAside = errors.New("doclock: claimed too often, set aside")
 
 // setAside marks a document as dead, and releases it in the same step. No worker received it.
 func (l *Locks[T]) setAside(lease *mongolock.Lease, attempts int) error {
-	e := &ending{done: true, dead: true}
+	e := &ending{done: true, dead: true, uncounted: true}
 	l.store.end(lease.ID(), e)
 	err := lease.Release()
 	if !e.landed.Load() {

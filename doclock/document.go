@@ -143,7 +143,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	defer d.mu.Unlock()
 	value, err := d.prepare(ctx, op, e)
 	if err != nil {
-		return d.refused(ctx, err)
+		return d.refused(ctx, err, e.otherwise)
 	}
 	s := d.locks.store
 	if inTransaction(ctx) {
@@ -181,11 +181,14 @@ func (d *Document[T]) prepare(ctx context.Context, op string, e *ending) (value 
 	return value, err
 }
 
-// refused releases the document after an error for which nothing was sent. A document that a
-// transaction has written cannot be released before the end of that.
-func (d *Document[T]) refused(ctx context.Context, err error) error {
+// refused releases the document after an error for which nothing was sent, as otherwise says if it
+// is set. A document that a transaction has written cannot be released before the end of that.
+func (d *Document[T]) refused(ctx context.Context, err error, otherwise *ending) error {
 	if d.lease.Err() != nil || inTransaction(ctx) {
 		return err
+	}
+	if otherwise != nil {
+		d.locks.store.end(d.lease.ID(), otherwise)
 	}
 	return errors.Join(err, d.lease.Release())
 }
@@ -196,7 +199,7 @@ func (d *Document[T]) outcome(op string, e *ending, err error) error {
 	switch {
 	case e.landed.Load():
 		return nil
-	case d.locks.store.ending(d.lease.ID()) == nil && !e.doubt.Load(): // e was not carried out, and will not be
+	case d.locks.store.ending(d.lease.ID()) != e && !e.doubt.Load(): // e was not carried out, and will not be
 		return cmp.Or(err, fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased))
 	case errors.Is(err, mongolock.ErrOutcomeUnknown):
 		return err

@@ -61,7 +61,7 @@ func Registry(r *bson.Registry) Option {
 // worker gets it, as if it were completed. That also happens to a document that ends its
 // worker, and to one that does not decode. The client's logger is told. Dead shows such
 // documents, and Reopen brings them back. By default a document is claimed until it is
-// completed. If processes differ, the lowest number counts.
+// completed. Work that was stopped does not count. If processes differ, the lowest number counts.
 func MaxAttempts(n int) Option {
 	return option(func(c *config) error {
 		c.maxAttempts = n

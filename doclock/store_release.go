@@ -28,6 +28,10 @@ type ending struct {
 	remove  bool // the whole document is removed
 	unsaved bool // no changes are saved
 
+	uncounted bool // this claim does not count as an attempt
+
+	otherwise *ending // takes its place if it is refused; nil: the document is only released
+
 	session atomic.Pointer[mongo.Session] // the caller's, for the first attempt
 	landed  atomic.Bool                   // a reply said that the ending was carried out
 	doubt   atomic.Bool                   // a reply was lost
@@ -111,7 +115,8 @@ func (s *docStore) Release(ctx context.Context, batch []store.Ending) []store.En
 // step. If its reply is lost the ending is kept, and the engine calls again until a reply
 // comes. Both commands name the holder: if the lost release was applied, the retry finds
 // nothing; if the lost one arrives after the retry, it finds nothing either. If it was
-// certainly not applied, the caller is told so, and the engine goes on without the ending.
+// certainly not applied, the caller is told so, and the engine goes on without the ending, or with
+// the one that takes its place.
 func (s *docStore) releaseOne(ctx context.Context, of store.Ending) (answer store.Ended) {
 	r := of.Ref
 	if err := modeIs(r.Mode); err != nil {
@@ -121,7 +126,7 @@ func (s *docStore) releaseOne(ctx context.Context, of store.Ending) (answer stor
 	e := l.Own.ending
 	defer func() {
 		if e != nil && answer.Err != nil && store.IsCertain(answer.Err) && !e.doubt.Load() {
-			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[granted]) { l.Own.ending = nil })
+			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[granted]) { l.Own.ending = e.otherwise })
 		}
 	}()
 	if _, err := s.base.Read(ctx); err != nil {

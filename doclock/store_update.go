@@ -57,12 +57,15 @@ func (s *docStore) leavingAs(e *ending, residue bool) update {
 	case e == nil:
 	case e.done:
 		u = u.Set(s.path(fieldDone), true)
-		if e.dead { // this claim does not count as an attempt
-			u = u.Set(s.path(fieldDead), date(s.base.Present())).Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: -1})
+		if e.dead {
+			u = u.Set(s.path(fieldDead), date(s.base.Present()))
 		}
 	case e.after > 0:
 		_, until := s.base.Now().Expiry(e.after)
 		u = u.Set(s.path(fieldReadyAt), date(until))
+	}
+	if e != nil && e.uncounted {
+		u = u.Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: -1})
 	}
 	return u
 }

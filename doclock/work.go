@@ -26,10 +26,11 @@ const (
 // useless, such as that of a wrong filter.
 //
 // The context of fn ends with the document's lease. If fn returns nil and has not ended the claim
-// itself, the document is completed: Value is saved. If fn returns an error, the document is put back
-// as it was, and not claimed again for a second, which doubles with each attempt up to ten minutes;
-// the logger is told. With MaxAttempts it is set aside in the end. If ctx has ended, it is put back at
-// once, for another process.
+// itself, the document is completed: Value is saved. If fn returns an error, or Value cannot be saved,
+// the document is put back as it was, and not claimed again for a second, which doubles with each
+// attempt up to ten minutes; the logger is told. With MaxAttempts it is set aside in the end. If fn
+// returns an error after ctx has ended, the document is put back at once, for another process, and
+// that does not count as an attempt.
 func (l *Locks[T]) Work(ctx context.Context, n int, filter, sort any, fn func(ctx context.Context, msg *Claimed[T]) error, opts ...mongolock.AcquireOption) error {
 	switch {
 	case n < 1:
@@ -94,6 +95,7 @@ func isWrong(err error) bool {
 // handle runs fn on a document, and ends the claim.
 func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.Context, *Claimed[T]) error) {
 	defer func() { _ = msg.Release() }() // does nothing after another end, also if fn panics
+	msg.again = &ending{requeue: true, unsaved: true, after: backoff.Jitter(min(requeueLeast<<min(msg.Attempts()-1, 20), requeueMost))}
 	failed := fn(msg.Lease().Context(ctx), msg)
 	tell := func(err error) {
 		l.logger.Warn("doclock: the work on a document failed", "key", msg.Lease().Key(), "attempts", msg.Attempts(),
@@ -110,9 +112,9 @@ func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.
 	if failed == nil {
 		unended = msg.Complete(bare)
 	} else {
-		e := &ending{requeue: true, unsaved: true}
-		if ctx.Err() == nil {
-			e.after = backoff.Jitter(min(requeueLeast<<min(msg.Attempts()-1, 20), requeueMost))
+		e := msg.again
+		if ctx.Err() != nil {
+			e = &ending{requeue: true, unsaved: true, uncounted: true}
 		}
 		unended = msg.doc.finish(bare, "requeue", e)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 )
@@ -113,6 +115,85 @@ func TestWorkThatIsStoppedPutsItsDocumentBackAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, next.Release())
 	})
+}
+
+// A deployment stops a worker in the middle of its work, again and again.
+func TestWorkThatIsStoppedDoesNotCountAsAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReplicaSet(0)
+		coll := s.collection(t)
+		put(t, coll, bson.M{"_id": "m", "state": "ready"})
+		for range 4 {
+			locks := locksOn[bson.M](t, s.collection(t), MaxAttempts(2))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			require.NoError(t, locks.Work(ctx, 1, ready, nil, func(ctx context.Context, msg *Claimed[bson.M]) error {
+				assert.Equal(t, 1, msg.Attempts())
+				cancel()
+				<-ctx.Done()
+				return ctx.Err()
+			}))
+			require.NoError(t, locks.Close())
+		}
+		msg, err := locksOn[bson.M](t, coll, MaxAttempts(2)).TryClaim(t.Context(), ready, nil)
+		require.NoError(t, err, "it was set aside although no work on it has failed")
+		require.NoError(t, msg.Release())
+	})
+}
+
+// What is wrong is found when the work is done: its claim must not come back as fast as it can be
+// claimed.
+func TestWorkWhoseEndIsRefusedComesBackLaterAndLater(t *testing.T) {
+	for name, work := range map[string]func(context.Context, *Claimed[bson.M]) error{
+		"Value cannot be encoded": func(_ context.Context, msg *Claimed[bson.M]) error {
+			msg.Value["a.b"] = 1
+			return nil
+		},
+		"… and the work completes it": func(ctx context.Context, msg *Claimed[bson.M]) error {
+			msg.Value["a.b"] = 1
+			return msg.Complete(ctx)
+		},
+		"a Requeue before now": func(ctx context.Context, msg *Claimed[bson.M]) error { return msg.Requeue(ctx, -1) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			coll := newReplicaSet(0).collection(t)
+			put(t, coll, bson.M{"_id": "m", "state": "ready"})
+			var log bytes.Buffer
+			locks := locksOn[bson.M](t, coll, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			times := 0
+			require.NoError(t, locks.Work(ctx, 1, ready, nil, func(ctx context.Context, msg *Claimed[bson.M]) error {
+				if times++; times == 20 {
+					cancel()
+				}
+				return work(ctx, msg)
+			}))
+			assert.Less(t, times, 10, "%s: claimed again and again at once", name)
+			assert.Greater(t, times, 3, "%s: it does not come back", name)
+			assert.Contains(t, log.String(), "the work on a document failed", name)
+			require.NoError(t, locks.Close())
+		})
+	}
+}
+
+// The server refuses what the work has made of a document, such as a second value of a unique field.
+func TestWorkWhoseValueTheServerRefusesComesBackLater(t *testing.T) {
+	coll := collection(t)
+	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "seat", Value: 1}}, Options: options.Index().SetUnique(true).SetSparse(true)})
+	require.NoError(t, err)
+	put(t, coll, bson.M{"_id": "m", "state": "ready"}, bson.M{"_id": "other", "seat": 1})
+	locks := locksOn[bson.M](t, coll)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	times := 0
+	require.NoError(t, locks.Work(ctx, 1, ready, nil, func(_ context.Context, msg *Claimed[bson.M]) error {
+		times++
+		msg.Value["seat"] = 1
+		return nil
+	}))
+	assert.Less(t, times, 6, "claimed again and again at once")
+	assert.NotContains(t, get(t, coll, "m").String(), "seat", "what was refused is saved")
+	require.NoError(t, locks.Close())
 }
 
 func TestWorkRefusesWhatCannotWork(t *testing.T) {

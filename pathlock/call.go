@@ -142,7 +142,6 @@ func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome)
 	if o.revived != nil {
 		// The storage's clock shows that this was written after the lock had run out, so others
 		// may have been told that it is gone.
-		// others may have been told that it is gone.
 		t.undo(o.revived, o.lock.Timeout)
 		return outcome{err: ErrUnknownToken}
 	}
