@@ -107,6 +107,7 @@ func collateral(h *History) (found []Violation) {
 		held := l.granted != never && e.At < l.ends() && e.At >= l.starts()
 		switch {
 		case e.Note == Swept && !e.Live:
+		case e.Note == Broken && !held:
 		case l.note == Detached && e.At >= l.letGo: // resumed by its ticket
 		case e.At >= l.letGo && h.primaryChanged(l.letGo, e.At):
 			// The holder left on a deposed primary and still stands on the next one. A client

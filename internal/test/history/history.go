@@ -105,6 +105,7 @@ const (
 	Detached = "detached"           // of letting go: the lease lives on in a ticket
 	Closed   = "closed"             // of letting go: by Close
 	Ours     = "ours"               // of a holder dropped: by its own client
+	Broken   = "broken"             // of a holder dropped: an operator had marked it
 	Swept    = "swept"              // of a holder dropped: by the TTL index
 	Failover = "failover"           // of trouble: the primary changed, or forgot its sessions
 	Lingers  = "lingers"            // of a holder applied: its client may keep the key between grants of its own

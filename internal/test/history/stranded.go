@@ -67,6 +67,9 @@ func (q *queue) givenUp(p *standing, by *write) {
 	if !q.h.quiet() || len(by.applied) > 0 {
 		return
 	}
+	if slices.ContainsFunc(q.line, func(o *standing) bool { return o != p && o.client == p.client && o.mode == p.mode }) {
+		return // of a call that is over, whose claim came late
+	}
 	goesOn := false
 	for _, w := range q.waits[p.client] {
 		if w.from < by.began && w.to > by.at+time.Second { // otherwise it fails: the key is in use in another mode
@@ -86,14 +89,14 @@ type readiness struct {
 	since time.Duration // never: it could not
 	ahead int           // who comes before it, dead or alive, unless its place is stale
 	known int           // as it was when it last asked: nobody tells it that it came closer
-	polls bool          // the first of them hears no notices
+	polls bool          // one of them hears no notices
 	late  bool          // a holder ran out: nobody said so
 }
 
 // prepare says when the nth in line could have the key, as things are.
 func (q *queue) prepare(p *standing, n int, at time.Duration) {
 	r := readiness{since: at}
-	beside, all, writer := 0, time.Duration(0), time.Duration(0)
+	beside, permits, all, other := 0, 0, time.Duration(0), time.Duration(0)
 	for _, h := range q.holders {
 		switch over := h.until + q.tol; {
 		case over <= at:
@@ -110,15 +113,21 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 		if o.until != 0 && o.until+q.tol <= at {
 			continue
 		}
-		if r.ahead++; r.ahead == 1 {
-			r.polls = o.graced() == gracePolled
+		r.ahead++
+		r.polls = r.polls || o.graced() == gracePolled
+		if beside > 0 && compatible(o.mode, p.mode) && p.mode.Limit > 0 {
+			permits++
 		}
 		if beside > 0 && !compatible(o.mode, p.mode) {
-			writer = max(writer, o.until-reserveLess+q.tol)
+			until := o.until
+			if !o.mode.Shared {
+				until -= reserveLess
+			}
+			other = max(other, until+q.tol)
 		}
 	}
-	if beside > 0 && writer > 0 { // a writer that may be dead keeps it out from a key that others share
-		r.since, r.ahead = max(r.since, writer), 0
+	if beside > 0 && other > 0 { // a writer that may be dead, or somebody who asks in another mode, keeps it out from a key that others share
+		r.since, r.ahead = max(r.since, other), permits
 	}
 	if was := p.ready; was.since <= at && was.ahead == r.ahead && r.since <= at {
 		r = was

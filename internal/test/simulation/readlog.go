@@ -136,6 +136,9 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 		ended := event(history.Dropped, h.Key, until)
 		ended.Live = by.at < r.trusted(h.Key)-r.plan.clockSkew-r.plan.ttl/1000
 		ended.Note = r.whose(r.owners[h.Key], by)
+		if ended.Note == "" && lookup(h.Value.(bson.D), "broken") != nil {
+			ended.Note = history.Broken
+		}
 		now, still := lookup(after, h.Key).(bson.D)
 		entered := false
 		if still {
