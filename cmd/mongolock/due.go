@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -75,11 +76,13 @@ type due struct {
 }
 
 // claimDue claims a due time of a key, and returns the claim that stands: this one, if its Claim is
-// id. A reply that was lost leaves a claim behind, which is found by its id.
+// id. A reply that was lost leaves a claim behind, which is found by its id. An error comes with this
+// claim if it may have been applied.
 func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string, at time.Time) (due, error) {
 	coll = coll.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 	claim := due{Key: key, At: at.UTC(), Claim: id, Owner: owner, Claimed: time.Now().UTC()}
 	const tries = 3
+	var sent due
 	for try := 1; ; try++ {
 		_, failed := coll.UpdateOne(ctx,
 			bson.D{{Key: "_id", Value: key}, {Key: "at", Value: bson.D{{Key: "$lt", Value: claim.At}}}},
@@ -88,13 +91,16 @@ func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string
 		if failed == nil {
 			return claim, nil
 		}
+		if mongoerr.ClassOf(failed).Sent() {
+			sent = claim
+		}
 		var stands due
 		err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Decode(&stands)
 		switch {
 		case err == nil && !stands.At.Before(claim.At):
 			return stands, nil // this claim, or one that was sooner
 		case try == tries || ctx.Err() != nil:
-			return due{}, failed
+			return sent, failed
 		}
 	}
 }
@@ -124,6 +130,9 @@ func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mi
 	id := rand.Text()
 	stands, err := claimDue(ctx, a.dues(d), c.Key, id, string(a.owner("")), at)
 	if err != nil {
+		if stands.Claim == id {
+			c.giveBack(a, d, t, &stands)
+		}
 		return nil, refusedBy(ctx, fmt.Errorf("claiming the due time %s: %w", at.Format(time.RFC3339), err))
 	}
 	t.tell("due", "", map[string]any{"due": stands.At, "by": stands.Owner, "mine": stands.Claim == id})
@@ -136,7 +145,7 @@ func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mi
 	return nil, nil
 }
 
-// giveBack gives a claim back, because the key was not granted.
+// giveBack gives a claim back, because the key was not granted, or the claim not answered.
 func (c *runCmd) giveBack(a *app, d *deployment, t teller, mine *due) {
 	if mine == nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
@@ -85,6 +87,25 @@ func TestAClaimWhoseReplyIsLostIsFoundOrFails(t *testing.T) {
 	b := p.start("run", "--at", "0 3 * * *", "k", "--", "echo", "ran")
 	assert.Equal(t, 0, b.code())
 	assert.Equal(t, "ran\n", b.out.String(), "nothing had claimed it")
+}
+
+// A host that is shut down while its claim is under way has not used the due time up.
+func TestADueTimeIsGivenBackIfASignalEndsItsClaim(t *testing.T) {
+	p := newProgram(t)
+	proxy := faultproxy.New(t, testserver.URI(t))
+	claim := proxy.On(faultproxy.Command("update").Next(1), faultproxy.SwallowReply())
+	a := p.through(proxy).start("run", "--at", "0 3 * * *", "k", "--", "echo", "ran")
+	select {
+	case <-claim.Applied():
+	case <-time.After(pace.Of(10 * time.Second)):
+		require.Fail(t, "nothing was claimed")
+	}
+	a.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+int(syscall.SIGTERM), a.code())
+	assert.NotContains(t, a.out.String(), "ran")
+	b := p.start("run", "--at", "0 3 * * *", "k", "--", "echo", "ran")
+	assert.Equal(t, 0, b.code())
+	assert.Equal(t, "ran\n", b.out.String(), "a claim that ran nothing stands")
 }
 
 func TestACrontabOnManyHostsRunsADueTimeOnce(t *testing.T) {
