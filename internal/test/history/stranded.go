@@ -100,6 +100,7 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 	for _, h := range q.holders {
 		switch over := h.until + q.tol; {
 		case over <= at:
+			r.late = true
 		case compatible(h.mode, p.mode):
 			beside, all = beside+1, max(all, over)
 		default:
