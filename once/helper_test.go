@@ -2,6 +2,7 @@ package once_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -87,6 +88,17 @@ func quiet(who string) []once.Option {
 // do is a process that calls Do.
 func (w *world) do(ctx context.Context, who string, trouble docset.Trouble, rest once.Func, opts ...once.Option) error {
 	return once.Do(ctx, w.collection(trouble), name, w.work(who, rest), append(opts, quiet(who)...)...)
+}
+
+var errElsewhere = errors.New("it runs elsewhere")
+
+// tryDo is one that calls TryDo.
+func (w *world) tryDo(ctx context.Context, who string, trouble docset.Trouble, rest once.Func, opts ...once.Option) error {
+	done, err := once.TryDo(ctx, w.collection(trouble), name, w.work(who, rest), append(opts, quiet(who)...)...)
+	if err == nil && !done {
+		return errElsewhere
+	}
+	return err
 }
 
 // record is what the record shows, without times and tokens.

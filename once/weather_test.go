@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/once"
 )
 
-// A storm has four processes call Do until it is done, while the set elects members whose
+// A storm has four processes call Do or TryDo until it is done, while the set elects members whose
 // clocks are apart, processes are cut off, and commands and replies are late.
 type storm struct {
 	*world
@@ -47,6 +47,7 @@ func blow(t *testing.T, seed uint64, heedless bool) (overlap bool) {
 		began := time.Now()
 		var done atomic.Bool
 		var working sync.WaitGroup
+		calls := []func(context.Context, string, docset.Trouble, once.Func, ...once.Option) error{w.do, w.tryDo}
 		for i := range cut {
 			trouble := func(docdb.Command) (time.Duration, bool) {
 				if left := time.Duration(cut[i].Load()) - time.Since(began); left > 0 {
@@ -56,7 +57,7 @@ func blow(t *testing.T, seed uint64, heedless bool) (overlap bool) {
 			}
 			working.Go(func() {
 				for ctx.Err() == nil {
-					err := w.do(ctx, fmt.Sprint("pod-", i), trouble, func(ctx context.Context, _ once.Run) error {
+					err := calls[i%2](ctx, fmt.Sprint("pod-", i), trouble, func(ctx context.Context, _ once.Run) error {
 						if done.Load() {
 							s.late.Add(1)
 						}
