@@ -116,22 +116,25 @@ func (s *Scheduler) tellDropped(j *job, won jobs.Claimed, r jobs.Run, late bool)
 	if lo.IsZero() {
 		lo = r.Due.Add(-time.Millisecond)
 	}
-	parts := [][2]time.Time{{lo, hi}}
-	if won.Resumed.After(lo) {
-		parts = [][2]time.Time{{lo, won.Paused}, {won.Resumed, hi}}
+	type part struct {
+		plan   Plan
+		lo, hi time.Time
+	}
+	parts := []part{{plan, lo, hi}}
+	if won.Resumed.After(lo) { // Resume has decided a call of RunNow from before the pause, too
+		parts = []part{{also{j.plan, won.Asked}, lo, won.Paused}, {plan, won.Resumed, hi}}
 	}
 	var first, last time.Time
 	n := 0
-	for _, part := range parts {
-		lo, hi := part[0], part[1]
-		end, some := latest(plan, lo, hi)
-		if !hi.After(lo) || !some {
+	for _, p := range parts {
+		end, some := latest(p.plan, p.lo, p.hi)
+		if !p.hi.After(p.lo) || !some {
 			continue
 		}
 		if n == 0 {
-			first = plan.Next(lo)
+			first = p.plan.Next(p.lo)
 		}
-		last, n = end, n+count(plan, lo, hi)
+		last, n = end, n+count(p.plan, p.lo, p.hi)
 	}
 	if n == 0 {
 		return

@@ -62,8 +62,8 @@ func (o option) apply(c *config) error          { return o(c) }
 func Each() JobOption { return jobOption(func(c *jobConfig) error { c.each = true; return nil }) }
 
 // MaxLate drops a due time at which the job could not begin within d, for whatever reason. The
-// job's past shows it as TooLate, unless later ones were too late as well. Jitter does not count, and RunNow has a minute more.
-// By default no due time is too late.
+// job's past shows it as TooLate, unless later ones were too late as well. Jitter does not count, and
+// RunNow has a minute more. By default no due time is too late.
 func MaxLate(d time.Duration) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		if c.maxLate = d; d < time.Millisecond {

@@ -123,9 +123,16 @@ func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
 // count returns how many due times are after t and not after last.
 func count(p Plan, t, last time.Time) (n int) {
-	if e, is := p.(every); is {
-		period := time.Duration(e)
-		return int(last.Sub(e.Next(t))/period) + 1
+	switch p := p.(type) {
+	case every:
+		period := time.Duration(p)
+		return max(0, int((last.Sub(p.Next(t))+period)/period))
+	case also:
+		n = count(p.Plan, t, last)
+		if p.asked.After(t) && due(p.asked, last) && !p.Plan.Next(p.asked.Add(-time.Millisecond)).Equal(p.asked) {
+			n++
+		}
+		return n
 	}
 	for at := p.Next(t); due(at, last); at = p.Next(at) {
 		n++

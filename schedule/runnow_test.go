@@ -93,6 +93,29 @@ func TestRunNowIsFoundByAPoll(t *testing.T) {
 	}
 }
 
+// A pause begins before any process has found the call.
+func TestARunNowThatAPauseOvertakesIsTold(t *testing.T) {
+	for name, opts := range lates {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &diary{begin: time.Now()}
+				jobs := scheduletest.New(t, d.events())
+				require.NoError(t, jobs.Add("job", atThree, nightly(time.Minute), opts...))
+				jobs.Start()
+				operator := jobs.Another()
+				time.Sleep(time.Hour + 3*time.Second)
+				require.NoError(t, operator.RunNow(t.Context(), "job"))
+				time.Sleep(10 * time.Second)
+				require.NoError(t, operator.Pause(t.Context(), "job"))
+				time.Sleep(time.Hour)
+				require.NoError(t, operator.Resume(t.Context(), "job"))
+				time.Sleep(3 * time.Hour)
+				assert.Equal(t, "3h0m0s 1h0m3s dropped 1; 3h0m0s 3h0m0s attempt 1", d.read())
+			})
+		})
+	}
+}
+
 func TestARunThatWasStoppedDuringAPauseIsRepeatedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{begin: time.Now()}

@@ -179,8 +179,8 @@ func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 const chunkSize = 1000
 
 // RunNow makes now a due time of a job. A process that has the job claims it within 30 s, or when
-// the run under way has ended. A due time that comes in between will do
-// as well. RunNow refuses a job that is paused.
+// the run under way has ended. A due time that comes in between will do as well. RunNow refuses a
+// job that is paused. If it is paused before the claim, Resume drops the due time.
 func (s *Scheduler) RunNow(ctx context.Context, name string) error {
 	return s.change(ctx, "RunNow", name, jobs.AskRun, "the job is paused")
 }

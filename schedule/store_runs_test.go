@@ -165,6 +165,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		asked, err = f.store.Asked(f.ctx(), []string{f.job}, f.state().Asked)
 		require.NoError(f, err)
 		assert.Empty(f, asked)
+		assert.Equal(f, f.state().Asked, f.won(f.ask(60)).Asked, "a claim tells it")
 	},
 	"a look tells the past to those who ask for it": func(f *storeFixture) {
 		c := f.ask(1)

@@ -77,7 +77,7 @@ func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if !c.Shared {
 		job.busy, job.until = c.ID, until
 	}
-	claimed := Claimed{Left: until.Sub(sent), Began: now, Before: before, Dead: job.dead(now), Paused: job.pausedAt, Resumed: job.resumedAt}
+	claimed := Claimed{Left: until.Sub(sent), Began: now, Before: before, Dead: job.dead(now), Paused: job.pausedAt, Resumed: job.resumedAt, Asked: job.asked}
 	job.runs[c.ID] = Run{Job: c.Job, ID: c.ID, Due: c.Due, Attempt: c.Attempt, Owner: c.Owner, Began: now, ExpireAt: until}
 	return claimed, nil
 }

@@ -65,6 +65,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	}
 	won.Before = r.doc.Ended.UTC()
 	won.Paused, won.Resumed = r.doc.PausedAt.UTC(), r.doc.ResumedAt.UTC()
+	won.Asked = r.doc.Asked.UTC()
 	for _, run := range r.doc.runs() {
 		if run.ID != c.ID && run.Due.After(won.Before) {
 			won.Before = run.Due

@@ -125,6 +125,8 @@ type Claimed struct {
 
 	// The last pause that ended. The due times after Paused, up to Resumed, were left out on purpose.
 	Paused, Resumed time.Time
+
+	Asked time.Time // when the job was last told to run at once
 }
 
 // An End says how a run ended.
