@@ -11,10 +11,6 @@ import (
 // with the holders and the time they have left. It matches ErrHeld.
 type HeldError = store.HeldError
 
-// MismatchError says that the key is held in another mode than the one asked for, or
-// with another number of permits. It matches ErrModeMismatch.
-type MismatchError = store.MismatchError
-
 // A Status shows a key as the store saw it, at one moment of the store's clock.
 type Status = store.Status
 
@@ -29,7 +25,7 @@ var (
 	ErrHeld = store.ErrHeld
 
 	// ErrModeMismatch is returned by Acquire, AcquireAll and TryAcquire if the key is in use
-	// in another mode, or with another number of permits. The error is a *MismatchError.
+	// in another mode, or with another number of permits. The error is a *store.MismatchError.
 	ErrModeMismatch = store.ErrModeMismatch
 
 	// ErrForeign is returned by every call on a key whose record is not this library's, or

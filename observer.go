@@ -111,28 +111,17 @@ type StatsObserver interface {
 	Watch(stats func() Stats) (stop func())
 }
 
-// A FeedState says whether a client hears of keys that other processes free.
-type FeedState string
-
-// The states of a feed.
-const (
-	FeedNone    FeedState = "none"    // the store has none, or WithoutFeed: waiters poll
-	FeedIdle    FeedState = "idle"    // there is no waiter, so it is not open
-	FeedOpening FeedState = "opening" // it is being opened, for the first time or again: waiters poll meanwhile
-	FeedLive    FeedState = "live"    // it is open
-)
-
 // Stats are the numbers of a client at one moment.
 type Stats struct {
-	Package    string    // as in Operation
-	Held       int       // leases that are held
-	Idle       int       // keys that are kept after their release, with Linger
-	Unreleased int       // leases that have ended and are not given back yet
-	Waiters    int       // calls of Acquire that have not been answered
-	Candidates int       // those of Waiters that wait to be elected by package leader, perhaps for ever
-	InLine     int       // keys in whose line this client stands, candidates aside
-	CleanUps   int       // claims of unknown outcome that are being cleaned up
-	Feed       FeedState // whether the waiters hear of freed keys
+	Package    string          // as in Operation
+	Held       int             // leases that are held
+	Idle       int             // keys that are kept after their release, with Linger
+	Unreleased int             // leases that have ended and are not given back yet
+	Waiters    int             // calls of Acquire that have not been answered
+	Candidates int             // those of Waiters that wait to be elected by package leader, perhaps for ever
+	InLine     int             // keys in whose line this client stands, candidates aside
+	CleanUps   int             // claims of unknown outcome that are being cleaned up
+	Feed       store.FeedState // whether the waiters hear of freed keys
 
 	// Ahead is the most waiters that come before this client in the line of one key, candidates
 	// aside, as it last saw that line: up to half a minute ago.
@@ -228,7 +217,7 @@ func (c *Client) Stats() Stats {
 			}
 		}
 	}
-	s.Feed = FeedState(c.watch.State())
+	s.Feed = c.watch.State()
 	return s
 }
 

@@ -151,16 +151,16 @@ func TestStatsTellTheStateOfTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		client, polling, rival := newClient(t, s), newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
-		assert.Equal(t, mongolock.FeedIdle, client.Stats().Feed)
-		assert.Equal(t, mongolock.FeedNone, polling.Stats().Feed)
+		assert.Equal(t, store.FeedIdle, client.Stats().Feed)
+		assert.Equal(t, store.FeedNone, polling.Stats().Feed)
 		theirs := acquire(t, rival, "k")
 		got := inBackground(t.Context(), client, "k")
 		synctest.Wait()
-		assert.Equal(t, mongolock.FeedLive, client.Stats().Feed)
+		assert.Equal(t, store.FeedLive, client.Stats().Feed)
 		release(t, theirs)
 		release(t, (<-got).lease)
 		time.Sleep(time.Minute) // it stays open for a while
-		assert.Equal(t, mongolock.FeedIdle, client.Stats().Feed)
+		assert.Equal(t, store.FeedIdle, client.Stats().Feed)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestAFeedThatCannotBeOpenedIsBeingOpened(t *testing.T) {
 		theirs := acquire(t, rival, "k")
 		got := inBackground(t.Context(), client, "k")
 		time.Sleep(time.Minute)
-		assert.Equal(t, mongolock.FeedOpening, client.Stats().Feed)
+		assert.Equal(t, store.FeedOpening, client.Stats().Feed)
 		release(t, theirs)
 		release(t, (<-got).lease)
 	})
@@ -261,11 +261,11 @@ func (r *selfReader) Begin(ctx context.Context, _ mongolock.Operation) (context.
 
 func TestStatsAreAddedUpWithoutChangingEither(t *testing.T) {
 	a := mongolock.Stats{Package: "mongolock", Held: 1, Unreleased: 2, Waiters: 3, Candidates: 4, InLine: 7, CleanUps: 5, Unobserved: 6, Ahead: 8,
-		Feed: mongolock.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: time.Second, Calls: map[string]uint64{"acquire": 7, "renew": 1}}
+		Feed: store.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: time.Second, Calls: map[string]uint64{"acquire": 7, "renew": 1}}
 	b := mongolock.Stats{Package: "doclock", Held: 10, Unreleased: 20, Waiters: 30, Candidates: 40, InLine: 70, CleanUps: 50, Unobserved: 60, Ahead: 2,
-		Feed: mongolock.FeedNone, OldestWait: time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 70, "undo": 1}}
+		Feed: store.FeedNone, OldestWait: time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 70, "undo": 1}}
 	assert.Equal(t, mongolock.Stats{Package: "mongolock", Held: 11, Unreleased: 22, Waiters: 33, Candidates: 44, InLine: 77, CleanUps: 55, Unobserved: 66, Ahead: 8,
-		Feed: mongolock.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 77, "renew": 1, "undo": 1}}, a.Plus(b))
+		Feed: store.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 77, "renew": 1, "undo": 1}}, a.Plus(b))
 	assert.Equal(t, map[string]uint64{"acquire": 7, "renew": 1}, a.Calls)
 	assert.Equal(t, b.Calls, mongolock.Stats{}.Plus(b).Calls)
 }

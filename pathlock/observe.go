@@ -75,7 +75,7 @@ func (s *seen) stop() {
 // clean-ups, its calls of the storage. Held is zero, because a lock belongs to no process.
 func (t *Tree) Stats() mongolock.Stats {
 	s := mongolock.Stats{
-		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: mongolock.FeedState(t.hub.follower.State()),
+		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: t.hub.follower.State(),
 		Calls: make(map[string]uint64, callKinds), Unobserved: t.seen.guard.Skipped(),
 	}
 	if e, ok := t.store.(interface{ Commands() map[string]uint64 }); ok {

@@ -48,7 +48,7 @@ func (s *Scheduler) Stats() mongolock.Stats {
 	client := s.client
 	s.mu.Unlock()
 	if client == nil {
-		return mongolock.Stats{Package: pkg, Feed: mongolock.FeedNone}
+		return mongolock.Stats{Package: pkg, Feed: store.FeedNone}
 	}
 	return client.Stats()
 }

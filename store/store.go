@@ -292,6 +292,17 @@ type Feed interface {
 	Watch(ctx context.Context, of Audience) iter.Seq2[Notice, error]
 }
 
+// A FeedState says whether a client hears of keys that other processes free.
+type FeedState string
+
+// The states of a feed.
+const (
+	FeedNone    FeedState = "none"    // the store has none, or it is not used: waiters poll
+	FeedIdle    FeedState = "idle"    // there is no waiter, so it is not open
+	FeedOpening FeedState = "opening" // it is being opened, for the first time or again: waiters poll meanwhile
+	FeedLive    FeedState = "live"    // it is open
+)
+
 // FeedOf returns the Feed of a store, or of the store that it wraps (by a method
 // Unwrap() Store). It returns nil if neither has one.
 func FeedOf(s Store) Feed { return of[Feed](s) }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
 )
 
 // The bounds of histograms: of operations that take round trips and waits, and of work.
@@ -218,7 +219,7 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		for command, n := range s.Commands {
 			to.ObserveInt64(o.storeCommands, int64(n), metric.WithAttributes(system, AttrStoreCommand.String(command)))
 		}
-		for _, state := range []mongolock.FeedState{mongolock.FeedNone, mongolock.FeedIdle, mongolock.FeedOpening, mongolock.FeedLive} {
+		for _, state := range []store.FeedState{store.FeedNone, store.FeedIdle, store.FeedOpening, store.FeedLive} {
 			to.ObserveInt64(o.clients, feeds[[2]string{pkg, string(state)}], metric.WithAttributes(system, AttrFeedState.String(string(state))))
 		}
 	}

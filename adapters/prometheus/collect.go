@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -124,7 +125,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		gauge(oldestWait, s.OldestWait.Seconds())
 		gauge(oldestRenewal, s.OldestRenewal.Seconds())
 		gauge(cleanUps, float64(s.CleanUps))
-		for _, state := range []mongolock.FeedState{mongolock.FeedNone, mongolock.FeedIdle, mongolock.FeedOpening, mongolock.FeedLive} {
+		for _, state := range []store.FeedState{store.FeedNone, store.FeedIdle, store.FeedOpening, store.FeedLive} {
 			gauge(clients, float64(feeds[feed{pkg, state}]), string(state))
 		}
 		for call, n := range s.Calls {
@@ -140,7 +141,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 // A feed names a state of the feeds of a package's clients.
 type feed struct {
 	pkg   string
-	state mongolock.FeedState
+	state store.FeedState
 }
 
 // sums adds up, by package, the numbers of open clients and the counts of closed ones. feeds

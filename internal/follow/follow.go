@@ -138,20 +138,19 @@ func (f *Follower) Open() bool {
 	return f.reading
 }
 
-// State returns "none" if there is no feed, "live" while it is read, "opening" until it is, and
-// "idle" while it is not needed.
-func (f *Follower) State() string {
+// State says how the feed is.
+func (f *Follower) State() store.FeedState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.final:
-		return "none"
+		return store.FeedNone
 	case f.live:
-		return "live"
+		return store.FeedLive
 	case f.reading && f.waiters > 0:
-		return "opening"
+		return store.FeedOpening
 	}
-	return "idle"
+	return store.FeedIdle
 }
 
 // End closes the feed for good, and does not wait for it. Later calls of Join do
