@@ -12,7 +12,7 @@ export const safeties = {
 		why: "A holder counts its lease from when it sent the request. Here it counts from when the reply came, so after a slow reply it trusts the lease for too long.",
 	},
 	fence: {
-		name: "the fence", control: "a write without its fence", seed: 194,
+		name: "the fence", control: "a write without its fence", seed: 446,
 		why: "Each grant of a lock has a token, a number that only rises. What the lock protects refuses a write whose token is older than the last one's. Here it takes every write, so one that was on its way for long overwrites what a later holder wrote.",
 	},
 	revision: {
@@ -20,7 +20,7 @@ export const safeties = {
 		why: "A lock is a document in the database, whose revision changes with each write. The last holder to leave deletes the document only if it still has the revision that was read. Here it deletes it anyway, and with it a holder that came in between.",
 	},
 	cleanup: {
-		name: "the clean-up", control: "unknown outcome read as not held", seed: 77,
+		name: "the clean-up", control: "unknown outcome read as not held", seed: 76,
 		why: "If a reply is lost, the lock may have been granted all the same, so the client undoes its request until that is certain. Here the request counts as refused, so the lock is held in the name of a client that does not know.",
 	},
 	holder: {

@@ -61,7 +61,6 @@ var controls = []control{
 	// A look has to be answered late, after a renewal under a clock that is behind.
 	{371, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
 	{38, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
-	{825, 0, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, unkept},
 	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, unkept},
 	{2, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, unkept},
 	{337, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, unkept},
