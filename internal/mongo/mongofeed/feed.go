@@ -250,6 +250,9 @@ func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 			return nil, noFeed(err)
 		}
 	}
+	if cursor.RemainingBatchLength() == 0 && !cursor.TryNext(ctx) && cursor.Err() == nil && cursor.ID() != 0 {
+		return cursor, nil // the find was the first step: that sent no command
+	}
 	for {
 		more, err := f.next(ctx, cursor, slack)
 		if err != nil {

@@ -473,7 +473,8 @@ var (
 	renewalCommands  = modifyCommands.Where(withFields([]string{"update", "$max", fieldExpireAt}))
 	bulkCommands     = faultproxy.Command("update")
 	releaseCommands  = modifyCommands.Where(withFields([]string{"remove"})).Where(withoutField("writeConcern", "j"))
-	undoCommands     = modifyCommands.Where(withFields([]string{"remove"}, []string{"writeConcern", "j"}))
+	takeCommands     = modifyCommands.Where(withFields([]string{"query", fieldLine + ".0"}))
+	undoCommands     = modifyCommands.Where(withFields([]string{"update", "$unset"}, []string{"writeConcern", "j"}))
 	confirmCommands  = modifyCommands.Where(withFields([]string{"update", "$currentDate", fieldStamp}))
 )
 
