@@ -48,7 +48,7 @@ func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T)
 		time.Sleep(60 * time.Millisecond) // the others stand in line
 		before = grants.Load()
 		release(t, r.lease)
-		time.Sleep(time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // one that was told beside the release may ask too early, and again
 		assert.Greater(t, grants.Load(), before, "grants to the others after that")
 	})
 }
