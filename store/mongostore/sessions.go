@@ -36,6 +36,11 @@ type view struct {
 	over bool // for good: a majority has the mark
 }
 
+// past reports whether the session has run out if it was not renewed since.
+func (v view) past(now time.Time) bool {
+	return len(v.Holders) > 0 && !v.Marks()[0].ExpireAt.After(now)
+}
+
 // unkey begins names that are remembered like keys but do not name one. It is not UTF-8, so no
 // key begins with it.
 const unkey = "\xff"
@@ -203,12 +208,13 @@ func (x *sessions) Ends(id string, now time.Time) (expireAt, knownBy time.Time, 
 	return m.ExpireAt, x.steps.Base.KnownBy(unkey+id, m, now), false
 }
 
-// Learn reads sessions that were not seen lately. After a fault they are shown as last seen.
+// Learn reads sessions that were not seen lately, or whose end as seen then has passed. After a
+// fault they are shown as last seen.
 func (x *sessions) Learn(ctx context.Context, ids []string) {
-	now := x.steps.Base.Clock.Now()
+	now, present := x.steps.Base.Clock.Now(), x.steps.Base.Present()
 	var ask []string
 	for _, id := range ids {
-		if v, known := x.view(id); !known || !v.over && now.Sub(v.at) > viewFresh {
+		if v, known := x.view(id); !known || !v.over && (now.Sub(v.at) > viewFresh || v.past(present)) {
 			ask = append(ask, id)
 		}
 	}
