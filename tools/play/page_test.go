@@ -86,7 +86,8 @@ func TestTheFirstHistoryIsDrawnIn3SecondsWithoutANetwork(t *testing.T) {
 		slower = max(slower, contention(), 1)
 		t.Logf("%s; %v of processor time, on a machine that takes %.1f times as long as an idle one", p.marks(), used, slower)
 		if p.after("drawn") < 3*slower {
-			assert.Less(t, used, 3*3*time.Second, "what two processors have in 3 s, however busy they are, and half of it again if others share their cores")
+			shared := min(slower, 1.5) // those who share a core slow each other down
+			assert.Less(t, used.Seconds(), 2*3*shared, "what two processors have in 3 s, however busy they are")
 			break
 		}
 		require.Less(t, try, 3, "thrice too late")

@@ -89,18 +89,18 @@ type readiness struct {
 	since time.Duration // never: it could not
 	ahead int           // who comes before it, dead or alive, unless its place is stale
 	known int           // as it was when it last asked: nobody tells it that it came closer
-	polls bool          // one of them hears no notices
+	polls bool          // the first of them hears no notices
 	late  bool          // a holder ran out: nobody said so
 }
 
 // prepare says when the nth in line could have the key, as things are.
 func (q *queue) prepare(p *standing, n int, at time.Duration) {
 	r := readiness{since: at}
-	beside, permits, all, other := 0, 0, time.Duration(0), time.Duration(0)
+	beside, permits, polls, all, other := 0, 0, false, time.Duration(0), time.Duration(0)
 	for _, h := range q.holders {
 		switch over := h.until + q.tol; {
 		case over <= at:
-			r.late = true
+			r.late = r.late || compatible(h.mode, p.mode) // it kept nobody out but those before us
 		case compatible(h.mode, p.mode):
 			beside, all = beside+1, max(all, over)
 		default:
@@ -114,10 +114,13 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 		if o.until != 0 && o.until+q.tol <= at {
 			continue
 		}
-		r.ahead++
-		r.polls = r.polls || o.graced() == gracePolled
+		if r.ahead++; r.ahead == 1 {
+			r.polls = o.graced() == gracePolled
+		}
 		if beside > 0 && compatible(o.mode, p.mode) && p.mode.Limit > 0 {
-			permits++
+			if permits++; permits == 1 {
+				polls = o.graced() == gracePolled
+			}
 		}
 		if beside > 0 && !compatible(o.mode, p.mode) {
 			until := o.until
@@ -128,7 +131,7 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 		}
 	}
 	if beside > 0 && other > 0 { // a writer that may be dead, or somebody who asks in another mode, keeps it out from a key that others share
-		r.since, r.ahead = max(r.since, other), permits
+		r.since, r.ahead, r.polls = max(r.since, other), permits, polls
 	}
 	if was := p.ready; was.since <= at && was.ahead == r.ahead && r.since <= at {
 		r = was

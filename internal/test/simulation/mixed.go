@@ -15,8 +15,11 @@ func (x *faultPlan) longTTL() time.Duration { return x.ttl * 3 / 2 }
 
 // mix does one step of a mixture, if it comes to that.
 func (u *user) mix() bool {
+	if !u.p.world.plan.mixed {
+		return false
+	}
 	d := u.p.world.rng("mixture " + u.name + " " + itoa(u.ops))
-	if !u.p.world.plan.mixed || d.chance(300) {
+	if d.chance(300) {
 		return false
 	}
 	ttl := u.p.world.plan.ttl
@@ -25,7 +28,7 @@ func (u *user) mix() bool {
 		u.breakKey(d, u.keys[d.n(len(u.keys))])
 		return true
 	}
-	opts, wait := u.options(d, patience)
+	opts := u.options(d, patience)
 	if len(u.keys) > 1 && d.chance(250) {
 		u.acquireSeveral(d, patience, opts...)
 		return true
@@ -43,15 +46,13 @@ func (u *user) mix() bool {
 	if try && d.chance(500) {
 		opts = append(opts, mongolock.FreeIdle())
 	}
-	u.acquire(key, m, try, min(patience, wait), opts...)
+	u.acquire(key, m, try, patience, opts...)
 	return true
 }
 
-// options draws the options that one key and several can have. A call with a MaxWait is answered
-// by then, and so it waits no longer.
-func (u *user) options(d *rng, patience time.Duration) (opts []mongolock.AcquireOption, wait time.Duration) {
+// options draws the options that one key and several can have.
+func (u *user) options(d *rng, patience time.Duration) (opts []mongolock.AcquireOption) {
 	ttl := u.p.world.plan.ttl
-	wait = patience
 	if d.chance(500) {
 		opts = append(opts, mongolock.TTL(u.p.world.plan.longTTL()))
 	}
@@ -62,18 +63,18 @@ func (u *user) options(d *rng, patience time.Duration) (opts []mongolock.Acquire
 		opts = append(opts, mongolock.MaxStall(d.between(ttl/10, 2*ttl)))
 	}
 	if d.chance(300) {
-		wait = d.between(ttl/10, patience)
-		opts = append(opts, mongolock.MaxWait(wait))
+		opts = append(opts, mongolock.MaxWait(d.between(ttl/10, patience)))
 	}
 	if d.chance(200) {
 		opts = append(opts, mongolock.Note("a mixture"))
 	}
-	return opts, wait
+	return opts
 }
 
 // breakKey breaks a key as an operator does: it only marks the holders, or also removes them after
 // a time by which they have run out, whatever hinders them.
 func (u *user) breakKey(d *rng, key string) {
+	u.newOp() // the next step is another
 	grace := time.Duration(-1)
 	if d.chance(500) {
 		grace = u.p.world.plan.longTTL() * 21 / 20
