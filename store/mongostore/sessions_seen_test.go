@@ -22,7 +22,7 @@ func TestAHolderWhoseSessionWasRenewedIsShownAsLive(t *testing.T) {
 		require.NoError(t, err)
 		client, err := mongolock.New(conn.Database("d").Collection("locks"), mongolock.WithSession(), mongolock.TTL(time.Second))
 		require.NoError(t, err)
-		defer client.Close() //nolint:errcheck // the server is in memory
+		defer client.Close()
 		lease, err := client.Acquire(t.Context(), "k")
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second) // it is under a session
