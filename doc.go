@@ -7,7 +7,7 @@
 //
 // This comment is the protocol of a lease: all that is needed to read lease.go,
 // holding.go, renewal.go and release.go. The commands that go to the database are explained in
-// docs/design.md.
+// docs/internals/design.md.
 //
 // # The life of a lease
 //

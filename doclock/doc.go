@@ -56,9 +56,9 @@
 //	  dead: Date }               // with done: set aside by MaxAttempts
 //
 // A document is free if it has no such field, or one without a holder and a line. Without a holder
-// and with a line it is offered to the first in line (docs/design.md §4.8), and the next passes a
+// and with a line it is offered to the first in line (docs/internals/design.md §4.8), and the next passes a
 // place whose process does not come. It is taken over from a
-// holder that is over (docs/design.md §4.3): one that has run out by the clock of the election
+// holder that is over (docs/internals/design.md §4.3): one that has run out by the clock of the election
 // that it was written under, that has shown the same beat for its whole TTL, or whose end is
 // more than a minute past. Anything else in that field, null included, belongs to the
 // application: the document is left unchanged, and the error is mongolock.ErrForeign. There is
@@ -114,7 +114,7 @@
 //
 // Every command but acquire names the acquisition. So a late, lost or repeated command finds
 // its own lock or nothing. A late acquire is refused by the transaction number of its session
-// (docs/design.md §4.1), or undone when it arrives if there are no such numbers.
+// (docs/internals/design.md §4.1), or undone when it arrives if there are no such numbers.
 //
 // # What an error means
 //

@@ -147,7 +147,7 @@ func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.Fi
 		filter = append(filter, bson.E{Key: "$and", Value: bson.A{k.filter, k.ready(k.base.Present())}})
 	}
 	coll := k.base.Durable
-	if k.soft { // docs/design.md §4.10
+	if k.soft { // docs/internals/design.md §4.10
 		coll = k.base.Once
 	}
 	image, err := k.steps.Send(ctx, what, coll, filter, bson.D(u.Join(out)), opts)

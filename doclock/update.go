@@ -16,7 +16,7 @@ import (
 // That makes it cheap: two commands, of which only the second waits for a majority. When Update
 // returns nil, neither the change nor anything that fn has seen can be rolled back. No other
 // holder's save came between the value that fn was given and the value that was written. See
-// docs/design.md, section 4.10.
+// docs/internals/design.md, section 4.10.
 //
 // If the lock was lost meanwhile, nothing was saved, and Update begins again: fn may run
 // several times, each time with the value that the document has then. That ends with ctx.

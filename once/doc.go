@@ -23,7 +23,7 @@
 //
 // The rest of this comment is the protocol. Each name has a document, and package doclock locks it. So
 // the lock and the record are one document, and a dead runner is replaced by the rules of every
-// lease (docs/design.md §4.3). This package adds no command of its own to the protocol.
+// lease (docs/internals/design.md §4.3). This package adds no command of its own to the protocol.
 //
 // # What once means
 //

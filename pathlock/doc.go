@@ -96,7 +96,7 @@
 // another primary, whose clock may differ, a lock that was not written since then may count for
 // longer: "When a lock is over" has the rule.
 //
-// The server's clock is known as an interval (docs/design.md §4.3). Its lower end decides that
+// The server's clock is known as an interval (docs/internals/design.md §4.3). Its lower end decides that
 // a lock has run out, its upper end when a new one will. A refresh is granted only while the
 // lock has certainly not run out, and is undone if its write was applied later than that. So a
 // refresh that its caller was told of never revives a lock that has run out. The undo removes
@@ -138,7 +138,7 @@
 // known to a majority; and then A is gone for good. If it shows A, B is not granted before it
 // has removed A, which it does only if A is over. A refresh of A and a removal that names what
 // was seen of A are writes to one document: only one of them finds what it names. In each case
-// A is not held, or no longer held, when B is granted. (docs/spec/Path.tla says this section
+// A is not held, or no longer held, when B is granted. (docs/internals/spec/Path.tla says this section
 // once more, and a model checker tries every order of few steps.)
 //
 // If two locks are added at once, these steps alone may withdraw both. So a lock is in doubt at
@@ -159,7 +159,7 @@
 // three cases: it was last written under the election that is still going on, and its time is
 // past by that primary's clock; or the rival has seen its document unchanged for its whole
 // timeout, by the rival's own clock; or its time is past by more than a minute, by any clock.
-// docs/design.md §4.3 has the argument. The removal names the revision that was seen, and no
+// docs/internals/design.md §4.3 has the argument. The removal names the revision that was seen, and no
 // date. A lock counts until it is known to be over, and a ConflictError shows as its end when
 // that will be known.
 //
@@ -181,7 +181,7 @@
 //
 //   - Lock: its token, which no caller has seen, is removed in the background. On MongoDB
 //     that happens in the session of the lost command, which is then refused if it comes late,
-//     unless a primary failed in between (docs/design.md §4.1). In a tree that is one document
+//     unless a primary failed in between (docs/internals/design.md §4.1). In a tree that is one document
 //     a new revision has the same effect. If the removal fails too, the lock runs out after
 //     its timeout.
 //   - Refresh: it counts as failed. It may have been applied. Then the lock lasts as long as

@@ -1,7 +1,7 @@
 // Package line decides when the first waiter of a process asks for a key that other processes
 // hold, or come before it for.
 //
-// Those who wait stand in the record of the key, in a line (docs/design.md §4.8). A [View] is one
+// Those who wait stand in the record of the key, in a line (docs/internals/design.md §4.8). A [View] is one
 // process's view of it. It reads no clock, takes no lock and sends nothing: it is told what was
 // learned, and says what is to be done and when. What it gets wrong costs time: only the store
 // grants a key.

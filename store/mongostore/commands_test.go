@@ -24,7 +24,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The parts of the commands of docs/design.md §4.
+// The parts of the commands of docs/internals/design.md §4.
 const (
 	sentDurably = "writeConcern: {w: majority, j: true}"
 	sentVoted   = "writeConcern: {w: majority}"

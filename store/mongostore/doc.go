@@ -1,7 +1,7 @@
 // Package mongostore keeps locks in a MongoDB collection: one document per key. [mongolock.New]
 // opens it; use it directly to wrap it, or to test a wrapper.
 //
-// It follows docs/design.md §3 and §4, whose table its commands follow row by row:
+// It follows docs/internals/design.md §3 and §4, whose table its commands follow row by row:
 //
 //	mongostore.go the store, its commands
 //	layout.go     how the steps of internal/mongo/mongolease find their way in the documents

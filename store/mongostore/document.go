@@ -16,7 +16,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The fields of the document, docs/design.md §3.
+// The fields of the document, docs/internals/design.md §3.
 const (
 	fieldMark     = "mongolock"
 	fieldMode     = "mode"

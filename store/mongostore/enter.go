@@ -13,7 +13,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// One update puts many exclusive holders under a session, docs/design.md §4.11. It names their
+// One update puts many exclusive holders under a session, docs/internals/design.md §4.11. It names their
 // documents, and the revisions that their grants wrote. It leaves their own ends and beats as
 // they are, because those need an update for each.
 

@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The fields of a session's document, docs/design.md §4.11, other than those that a holder has
+// The fields of a session's document, docs/internals/design.md §4.11, other than those that a holder has
 // as well.
 const (
 	fieldWhat     = "kind"

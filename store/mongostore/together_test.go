@@ -240,7 +240,7 @@ func TestTheLateTwinOfASlowBulkIsRefused(t *testing.T) {
 }
 
 // The control: the twin of a quick refusal, if nothing followed it, is applied. It expires
-// (docs/design.md §4.1).
+// (docs/internals/design.md §4.1).
 func TestControlTheLateTwinOfAQuickBulkIsAppliedAndExpires(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable", "operationtime")

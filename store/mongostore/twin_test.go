@@ -160,7 +160,7 @@ func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
 }
 
 // The control: the twin of a quick refusal, if nothing followed it, is applied. It expires
-// (docs/design.md §4).
+// (docs/internals/design.md §4).
 func TestTheLateTwinOfAQuickRefusalIsAppliedAndExpires(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")

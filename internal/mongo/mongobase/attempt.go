@@ -237,7 +237,7 @@ const (
 // server's log is. The operationTime of a claim's reply is not older than the write itself,
 // which was logged after it had passed the index on _id. The next claim of the key is logged
 // after the end of this hold, which is after the reply. A stamp that the update itself puts in
-// the document would not do: it stays the same while an insert waits (docs/design.md §4.7).
+// the document would not do: it stays the same while an insert waits (docs/internals/design.md §4.7).
 func Token(t bson.Timestamp) int64 {
 	place := int64(t.I) << tokenRoom
 	if t.I >= roomyEntries {

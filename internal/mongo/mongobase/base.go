@@ -2,7 +2,7 @@
 // store/mongostore and those of doclock, schedule and pathlock.
 //
 //	base.go     the collection under the library's own concerns, one command on it
-//	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
+//	server.go   the server and its clock (docs/internals/design.md §4.2 and §4.3)
 //	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
 //	joint.go    the same for the claims of a bulk
 //	bulk.go     many writes

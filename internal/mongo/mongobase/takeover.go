@@ -43,7 +43,7 @@ const LongPast = time.Minute
 //     tells no epoch.
 //
 // The command that drops a holder must name the beat that was seen: a renewal in between
-// then makes it miss. docs/design.md §4.3 has the argument.
+// then makes it miss. docs/internals/design.md §4.3 has the argument.
 func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment, drawn Drawn) (over map[string]bool, err error) {
 	b.sights.saw(key, holders, seen)
 	now := b.Now()

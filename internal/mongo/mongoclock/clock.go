@@ -1,5 +1,5 @@
 // Package mongoclock knows a server's clock as an interval on the local monotonic
-// clock (docs/design.md §4, "Time"). No wall clock takes part, and two machines' clocks
+// clock (docs/internals/design.md §4, "Time"). No wall clock takes part, and two machines' clocks
 // are never compared. A server's time is known only by how long ago, at least and at
 // most, the server drew it.
 //

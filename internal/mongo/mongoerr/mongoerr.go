@@ -1,5 +1,5 @@
 // Package mongoerr sorts the driver's errors by what they say about a write
-// (docs/design.md §4, "What an error means"). Few say anything. The driver sends a
+// (docs/internals/design.md §4, "What an error means"). Few say anything. The driver sends a
 // write again when its connection broke, and returns the error of the last attempt: the
 // first may have been applied. A mongos turns its own network faults into ok: 0. So
 // every error that is not listed here is unknown, and is cleaned up.

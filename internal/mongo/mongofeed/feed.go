@@ -1,6 +1,6 @@
 // Package mongofeed carries notices (hints that a key may be worth a look) between the processes
 // that use one collection. They go through a small capped collection beside the locks, which a
-// tailable cursor reads (docs/design.md §4.8). The server leaves out the notices that are not for
+// tailable cursor reads (docs/internals/design.md §4.8). The server leaves out the notices that are not for
 // the reader. A lost notice costs a waiter only time. So it is written with w: 1, and read from
 // wherever the cursor stands.
 package mongofeed

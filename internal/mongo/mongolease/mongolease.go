@@ -1,7 +1,7 @@
 // Package mongolease has the steps of a store of leases on MongoDB that do not depend on the
 // layout of its documents. It serves store/mongostore, which keeps a document for each key, and
 // package doclock, which keeps a lock inside a document of the application. The protocol is
-// that of docs/design.md §4.
+// that of docs/internals/design.md §4.
 //
 //	mongolease.go what a store brings along: its shape, and its records
 //	document.go   what the documents of all stores have in common
@@ -36,7 +36,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Step names the purpose of a command: its row in the table of docs/design.md §4.4.
+// A Step names the purpose of a command: its row in the table of docs/internals/design.md §4.4.
 type Step string
 
 // The steps.

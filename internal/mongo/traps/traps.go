@@ -16,7 +16,7 @@ type Trap struct {
 	Why   string // what goes wrong then
 	Do    string // what to do about it
 	Grave bool   // locks cannot be trusted: two holders, or a grant that is forgotten
-	Met   bool   // the protocol allows for it (docs/design.md): it only costs commands, or time after a fault
+	Met   bool   // the protocol allows for it (docs/internals/design.md): it only costs commands, or time after a fault
 }
 
 // A Version is the version that a server tells.

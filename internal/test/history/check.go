@@ -111,7 +111,7 @@ func collateral(h *History) (found []Violation) {
 		case l.note == Detached && e.At >= l.letGo: // resumed by its ticket
 		case e.At >= l.letGo && h.primaryChanged(l.letGo, e.At):
 			// The holder left on a deposed primary and still stands on the next one. A client
-			// that saw it leave takes the key (docs/design.md §4.2).
+			// that saw it leave takes the key (docs/internals/design.md §4.2).
 		case e.Note != Ours && e.Live:
 			found = append(found, Violation{"collateral", e.At, fmt.Sprintf("%q: a live holder of client %d is %s by client %d", e.Key, l.client, e.Kind, e.Client)})
 		case e.Kind == Shortened && e.Live && held, e.Kind == Dropped && held:

@@ -48,7 +48,7 @@ func ghosts(h *History) (found []Violation) {
 		late := l.applied > failure.At && failure.Op != 0
 		switch {
 		case twins[l.id], late && failure.Note == Held && failure.At-call.At < QuickRefusal:
-			continue // docs/design.md §4.1: the twin of a quick refusal is left to its expiry
+			continue // docs/internals/design.md §4.1: the twin of a quick refusal is left to its expiry
 		case !h.Numbered: // clean-ups are repeated, with growing pauses; a waiter goes on meanwhile
 			allowed += min(h.LateGhostLimit, (l.applied-call.At)*3/2)
 		}

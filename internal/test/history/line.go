@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The rules of a line, docs/design.md §4.8, said again.
+// The rules of a line, docs/internals/design.md §4.8, said again.
 const (
 	grace       = time.Second             // for one that is offered a key to take it, before the next passes it
 	gracePolled = 2500 * time.Millisecond // if its process hears no notices

@@ -62,7 +62,7 @@ func (h *pathHold) held(at time.Duration) bool {
 //   - A lock that has run out is not refreshed, as far as its holder is told.
 //   - A lock whose grant was told to no caller is removed once the faults are over, unless its
 //     command came late and after the failure of a primary: what the clean-up's session
-//     refuses is one node's memory (docs/design.md §4.1). Then it runs out.
+//     refuses is one node's memory (docs/internals/design.md §4.1). Then it runs out.
 //
 // A lock is in the log before its Lock knows whether it is granted; so it counts from when
 // its holder was told.

@@ -19,7 +19,7 @@ var (
 	handing   = map[string]string{"Attempts": "2", "Rows": `{"transfer"}`}
 )
 
-// Those marked large were not run to the end in these bounds with today's text; docs/spec/README.md says so.
+// Those marked large were not run to the end in these bounds with today's text; docs/internals/spec/README.md says so.
 var lock = []check{
 	{name: "lock: two processes, one attempt", module: "Lock"},
 	{name: "lock: two processes, two attempts", module: "Lock", large: true, set: again},

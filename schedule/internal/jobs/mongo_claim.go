@@ -117,7 +117,7 @@ func (c Claim) there() bson.D {
 }
 
 // filter returns the condition of a claim. A run that is in its way must be over by the rules
-// of docs/design.md §4.3: it still has the beat with which it was found over, or it has been
+// of docs/internals/design.md §4.3: it still has the beat with which it was found over, or it has been
 // past its end for a minute by any primary's clock.
 func (m *Mongo) filter(c Claim, over []mongobase.Mark) bson.D {
 	f := bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "paused", Value: bson.D{{Key: "$exists", Value: false}}}}
