@@ -244,7 +244,7 @@ bench-go: $(DEVMONGO) ## the benchmarks among the tests
 
 .PHONY: demo
 demo: ## three processes, one lock, one of them killed: 15 s, on a MongoDB if this machine has one
-	@bash examples/demo.sh
+	@bash examples/demos/demo.sh
 
 # README shows the recording; a test says when a picture no longer shows its text.
 .PHONY: demo-recording

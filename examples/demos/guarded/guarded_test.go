@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/examples/internal/stagetest"
+	"github.com/mongolock/mongolock/examples/demos/internal/stagetest"
 )
 
 func TestMain(m *testing.M) { stagetest.Main(m, main) }

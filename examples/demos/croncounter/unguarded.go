@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/examples/internal/stage"
+	"github.com/mongolock/mongolock/examples/demos/internal/stage"
 )
 
 // trustTheLock is what a worker does with -unguarded, and what many programs do: when

@@ -19,7 +19,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/examples/internal/stage"
+	"github.com/mongolock/mongolock/examples/demos/internal/stage"
 )
 
 const (

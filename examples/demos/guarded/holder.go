@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/examples/internal/stage"
+	"github.com/mongolock/mongolock/examples/demos/internal/stage"
 	"github.com/mongolock/mongolock/fence"
 )
 

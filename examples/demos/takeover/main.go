@@ -22,7 +22,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mongolock/mongolock/examples/internal/crew"
+	"github.com/mongolock/mongolock/examples/demos/internal/crew"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/examples/internal/stage"
+	"github.com/mongolock/mongolock/examples/demos/internal/stage"
 	"github.com/mongolock/mongolock/schedule"
 )
 
