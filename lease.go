@@ -13,7 +13,7 @@ import (
 
 // A Lease is one acquisition of a key. It is renewed in the background until it is
 // released, detached or lost, or until MaxHold. All methods are safe for concurrent
-// use. The package comment explains the protocol.
+// use. docs/internals/lease.md explains the protocol.
 type Lease struct {
 	holding *holding // what the store has; with Linger it goes on when the lease has ended
 	terms   *terms

@@ -11,7 +11,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The fields of the lock's sub-document that not every holder has; see the package comment.
+// The fields of the lock's sub-document that not every holder has; see docs/internals/doclock.md.
 const (
 	fieldMark     = "doclock"
 	fieldID       = "id"

@@ -20,7 +20,7 @@ import (
 )
 
 // A docStore is the store.Store that keeps a document's holder in a field of that document. The
-// lease engine knows nothing else of this package. The package comment lists its commands.
+// lease engine knows nothing else of this package. docs/internals/doclock.md lists its commands.
 // internal/mongo/mongolease decides which command comes next, and what its answer means.
 //
 //	store_acquire.go  acquire, transfer, clean-up

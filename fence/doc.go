@@ -18,12 +18,11 @@
 //   - [UpdateOne], [UpdateByID], [ReplaceOne] and [InsertOne] are the driver's calls, with the token
 //     of a lease, a term or a run before the filter. Their options are those of the driver
 //     ([UpdateOptions], [ReplaceOptions], [InsertOptions]), and [Upsert].
-//   - Let all writers of a document use this package, and hold the same key. A write that does not
-//     come through it is not checked.
+//   - Let all writers of a document use this package, with the same field, and hold the same key:
+//     tokens of different keys cannot be compared. A write that does not come through this package is
+//     not checked, and the driver's own replacement or deletion of the document removes the token.
 //   - Write with "majority", the default of MongoDB since 5.0.
 //   - To fence several documents, begin a transaction with a fenced write.
-//
-// A write costs no more commands than without the token. The rest of this comment is how it works.
 //
 // # How it works
 //
@@ -34,13 +33,6 @@
 // with null in it, counts as older than every token. The same token may write any
 // number of times. Only a write that matched nothing costs a second command, which
 // tells a newer token from a missing document.
-//
-// A write is fenced against other writes through this package with the same field.
-// A write that does not come through this package is neither checked nor refused. The
-// driver's own replacement or deletion of the document removes the token.
-//
-// Tokens of different keys cannot be compared. All writers of a document must hold
-// the same key, or each key must have a field of its own.
 //
 // # Several documents
 //
@@ -60,20 +52,18 @@
 // is certain too, if the call sent no command or found something in the field that is
 // not a token. (The report of an unacknowledged write also begins so; its text says
 // that the write was sent.) Every other error is the driver's own, unwrapped, so that
-// its labels still steer Session.WithTransaction. It means what it means for the
-// driver's call of that name: the write may have been applied, or may yet be, unless
-// the error says otherwise (a duplicate key). Even such a write is refused once a
-// newer token has written. Whether it is safe to repeat the call with the same token
-// depends on the update: $set can be repeated, $inc cannot.
+// its labels still steer Session.WithTransaction. The write may then have been applied,
+// or may yet be, unless the error says otherwise (a duplicate key). Even such a write is
+// refused once a newer token has written. Whether it is safe to repeat the call with the
+// same token depends on the update: $set can be repeated, $inc cannot.
 //
 // # Write concern
 //
 // The collection's own write concern is used, because these are the caller's writes.
-// For the guarantee to survive a failover it must be "majority", the default of
-// MongoDB since 5.0. With less, a failover can roll back the write of a newer token
-// after it was acknowledged; the field then holds the older token again, and an
-// outdated holder can write. The outcome of an unacknowledged write is not known, so
-// the call returns an error after sending it.
+// With less than "majority", a failover can roll back the write of a newer token after
+// it was acknowledged. The field then holds the older token again, and an outdated
+// holder can write. The outcome of an unacknowledged write is not known, so the call
+// returns an error after sending it.
 //
 // # Transactions
 //

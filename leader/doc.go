@@ -7,7 +7,8 @@
 // Call Run in every process, with the same key. It waits until this process is elected, calls the
 // function, and stands again when the term was lost or resigned. It returns when ctx ends, or with
 // what the function returned while this process led. The function gets a context that ends with the
-// term: pass it on to everything that it calls, and return when it ends.
+// term, at least one margin before another process can lead: pass it on to everything that the
+// function calls, and return when it ends.
 //
 //   - [New] makes a [Candidate], which says whether this process leads (IsLeader, Term), and hands
 //     over to another one (Resign).
@@ -16,27 +17,14 @@
 //   - [With] gives options of the term's lease. With mongolock.TTL(10*time.Second) a leader that
 //     died is replaced within ten seconds; the default is 30 s.
 //
-// A leader may be paused at any instruction. If two processes must never write the same thing, give
-// [Term.Token] to the resource (package fence).
+// A leader may be paused at any instruction, and act after its term has ended. If two processes must
+// never write the same thing, give [Term.Token] to the resource (package fence).
 //
-// The rest of this comment is how it works.
+// A term is an exclusive lease of package mongolock, whose promises it has. The candidates of all
+// processes wait in the line of its key. [Candidate.IsLeader] compares the term's deadline with this
+// process's clock at each call, so it is never out of date.
 //
-// # A term
-//
-// A term is a lease of package mongolock. The leader holds the key exclusively. The other
-// candidates wait for it: first come, first served within a process, and woken when the key is
-// free. What package mongolock promises of leases holds for terms. The context ends at least
-// one margin before another process can lead. A process that was paused may act as leader after
-// its term has ended; only the token, checked by the resource that is written to, stops it
-// then.
-//
-// [Candidate.IsLeader] compares the term's deadline with this process's clock at each call. It
-// is not a flag that could be out of date.
-//
-// # News
-//
-// [Watch] tells any process which one leads. A leader sends a notice on the store's feed when
-// its term begins and when it ends. A leader that died sends none, so Watch also looks every 30
-// s, and when the lease of the leader that it saw runs out. While there is no feed, or it
-// cannot be read, Watch looks once a second as long as no process leads.
+// A leader sends a notice on the store's feed when its term begins and when it ends. A leader that died
+// sends none, so [Watch] also looks every 30 s, and when the lease of the leader that it saw would
+// end. Without a feed it looks once a second as long as no process leads.
 package leader

@@ -21,21 +21,14 @@
 //
 // Keep the records in a collection of their own.
 //
-// The rest of this comment is the protocol. Each name has a document, and package doclock locks it. So
-// the lock and the record are one document, and a dead runner is replaced by the rules of every
-// lease (docs/internals/design.md §4.3). This package adds no command of its own to the protocol.
-//
 // # What once means
 //
-// The record is written exactly once. "Done" is written on condition that the runner's lease is
-// in the document, which has one lease at a time, and no process begins a run of work that is
-// done. So a runner whose lease is over records nothing, and at most one runner records that
-// the work is done.
+// The record is written exactly once: at most one runner records that the work is done, and no
+// process begins a run of work that is done.
 //
-// The function runs at least once. A runner may die, or lose its lease, after the work and
-// before the record. That cannot be told from a runner that died before the work, so the
-// function runs again. It does not run again once the record says that it is done, and it runs
-// in one process at a time. It can make itself safe to run again in one of these ways:
+// The function runs at least once. A runner may die, or lose its lease, after the work and before
+// the record. That cannot be told from a runner that died before the work, so the function runs
+// again. It runs in one process at a time. It can make itself safe to run again in one of these ways:
 //
 //   - It looks before it does something, or does only things that make no difference the
 //     second time: an upsert, an index, a row with a key of its own.
@@ -58,44 +51,16 @@
 //	                                │ the process died, or its lease was lost
 //	                                └──────────────────────────▶ DIED     a waiter runs it again
 //
-// A call that waited while another process ran the function, and saw it fail, returns that
-// failure as a [FailedError]: otherwise each of n processes would in turn repeat what has just
-// failed. The numbers of the runs, and no clock, tell whether a failure happened while a call
-// waited. A call that begins after the failure runs the function again.
-//
-// A run has died if its entry says that it runs, but its lock is gone or over. The next runner
-// writes that down.
-//
-// # The commands
-//
-//	look              find {_id}, of what a majority has
-//	lock              doclock's AcquireOrCreate of {_id, once: 1}; a waiter also looks, up to once a second
-//	begin             doclock's save: the entry of this run
-//	end               doclock's save: how it ended
-//	release           doclock's release
-//
-// A call that finds the work done sends one find and nothing else. The first runner sends the
-// look, the commands of a doclock claim, the beginning, the end and the release. All writes but
-// the release are known to a majority before they count, and the look shows only what a
-// majority has: work that is seen to be done is not rolled back.
-//
-// Any reply may be lost. What happens then:
-//
-//   - Look: nothing was changed. The first look fails the call; a waiter looks again.
-//   - Lock: doclock undoes the claim by its ID. A document that it made stays, without a run.
-//   - Begin: it is sent again, for as long as the lease lasts. The function has not been
-//     called. If the process gives up, the entry may stay, and counts as a run that died.
-//   - End: it is sent again, for as long as the lease lasts. Saves are numbered, so the first
-//     changes nothing if it comes after the second. Then Do looks at the record. If that does
-//     not show the end, the error matches [ErrUnrecorded], and mongolock.ErrLost or
-//     ErrOutcomeUnknown: the work was done, and may be done again.
-//   - Release: it is sent again in the background, like every release. Do has returned.
+// A call that waited while the function failed in another process returns a [FailedError]. A call
+// that begins after the failure runs the function again. If the end of a run could not be recorded,
+// the error matches [ErrUnrecorded]: the work was done, and may be done again.
 //
 // # The checksum
 //
 // [Content] names the content that is run, such as the text of a migration. Its checksum is in
 // the record. If the work was done with other content than the call has, the call returns a
-// [ChangedError], and runs nothing. A run that failed or died may be repeated with other
-// content: that is how it is mended. Without Content, in the call or in the record, nothing is
-// compared.
+// [ChangedError], and runs nothing. A run that failed or died may be repeated with other content.
+// Without Content, in the call or in the record, nothing is compared.
+//
+// The commands are explained in docs/internals/once.md.
 package once

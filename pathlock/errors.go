@@ -26,7 +26,7 @@ var (
 	ErrTooLarge = errors.New("pathlock: too many locks in one tree")
 
 	// ErrOutcomeUnknown is joined to the error of a write that may have been applied.
-	// The package comment says what happens then. It matches the error of the same name
+	// The package comment says what follows. It matches the error of the same name
 	// in package mongolock.
 	ErrOutcomeUnknown error = &matching{"pathlock: outcome unknown", mongolock.ErrOutcomeUnknown}
 

@@ -112,7 +112,7 @@ func TestAFireCostsEachProcessOneClaimAndTheLosersOneLook(t *testing.T) {
 	})
 }
 
-// The table of doc.go, "What is sent", counted over ten due times, a minute apart, that one
+// The table "What is sent" of docs/internals/schedule.md, counted over ten due times, a minute apart, that one
 // process gets and another does not. (On MongoDB a look is a find, and a hello if a run is
 // under way; all else is one command: TestMongoAClaimIsOneCommandWonOrLost,
 // TestMongoBetweenFiresNothingIsSent, TestMongoALookAfterALostClaimIsOneFind.)

@@ -58,7 +58,7 @@ func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 		_, err := s.Read(f.ctx(), []string{f.job}, jobs.WithPast)
 		require.NoError(t, err)
 	}
-	f.finish(f.claimed(f.ask(0))) // the first write of a client may be sent twice (doc.go)
+	f.finish(f.claimed(f.ask(0))) // the first write of a client may be sent twice (docs/internals/schedule.md)
 	_, err := loser.Claim(f.ctx(), f.ask(0))
 	require.ErrorIs(t, err, jobs.ErrNotDue)
 	one.TakeNames()

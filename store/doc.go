@@ -1,7 +1,13 @@
-// Package store is the contract between mongolock's lease engine and a database. A Store does
-// one atomic step per call and returns. Timers, retries, queues and goroutines belong to the
-// engine. Package storetest proves an implementation; package memstore is the reference
-// implementation.
+// Package store is the contract between mongolock's lease engine and a database. Implement
+// [Store] to keep locks where the library cannot, and give it to mongolock.NewWithStore:
+//
+//	client, err := mongolock.NewWithStore(mystore.New())
+//
+// A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
+// to the engine. Package storetest proves an implementation, and package memstore is the reference.
+// Some capabilities are optional: a store that is also a [Feed] tells waiters that a key is free, and
+// one that is a [BulkAcquirer], a [Sessions] or [Prompt] saves commands. A wrapper's feed is found by its
+// method Unwrap() store.Store.
 //
 // This package uses three terms. The record of a key is the data that a store keeps under it. Its
 // line has the places of those who wait (Claim.Place), first come, first served. A writer claims
@@ -10,11 +16,10 @@
 // # What a store owes the engine
 //
 //  1. One step. Each call is atomic to every other; in a batch, each renewal by
-//     itself. No reader sees half a claim: holder and expiry appear together, so a
-//     held key has an end at every instant.
+//     itself. Holder and expiry appear together, so a held key has an end at every instant.
 //  2. Own clock. Only the store's clock judges expiry. A holder past its end counts
 //     for nothing, even if the record still has it. A store whose clock may not be
-//     the one of the last write may take longer to be sure, never less, and says
+//     that of the last write may take longer to be sure, never less, and says
 //     until when ([Holder].KnownBy). [Grant.Left] and [Renewed.Left] count from the
 //     start of the call on the caller's monotonic clock. The store honours them in
 //     full, drift included: the engine subtracts its margin and nothing else.
@@ -42,7 +47,7 @@
 //     applied later.
 //  9. Context. A call returns soon after its context ends, starts nothing that
 //     outlives it, does not log and does not sleep.
-//  10. Strangers. A record that is not of this library, or of a newer version of
+//  10. Foreign records. A record that is not of this library, or of a newer version of
 //     it, answers ErrForeign and stays as it is.
 //  11. Data. Strings come back byte for byte, and what is returned belongs to the
 //     caller. A record near the store's size limit refuses further holders with

@@ -23,8 +23,6 @@
 //
 // A program that does not need client-go has less to do with package leader.
 //
-// The rest of this comment is how it works.
-//
 // # Which side decides
 //
 // With a Lease object the electors decide: each remembers, by its own clock, when it saw the

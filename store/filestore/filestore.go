@@ -5,46 +5,38 @@
 //	…
 //	client, err := mongolock.NewWithStore(s)
 //
-// Each key that is held or waited for has a file; others have none. A call takes the file's lock (flock, which the
-// kernel takes back from a process that dies), reads the file, and replaces it: the new content
-// is written beside it, synced and renamed, and the directory is synced, before the call
-// answers. A process that is killed at any instant leaves the old content or the new. An
-// acknowledged write stays, even if the host goes down.
+// Give it a directory of its own, on a local file system: network file systems guarantee neither
+// flock nor fsync. Open makes the directory with mode 0700 and its files have mode 0600, so all
+// processes that share it run as one user (or as root). For processes of several users, run one
+// that holds the locks for the others, or use a server. There is no feed: waiters poll.
 //
-// There is no feed: waiters poll. The directory belongs to this package alone, and has to be on
-// a local file system: network file systems guarantee neither flock nor fsync. Open makes the
-// directory with mode 0700 and its files have mode 0600, so all processes that share it run as
-// one user (or as root). For processes of several users, run one that holds the locks for the
-// others, or use a server.
-//
-// A file in a key's place that was not written by this package answers
-// store.ErrForeign, and is never overwritten.
+// Each key that is held or waited for has a file; others have none. A call takes the file's lock
+// (flock, which the kernel takes back from a process that dies), reads the file, and replaces it:
+// the new content is written beside it, synced and renamed, and the directory is synced, before the
+// call answers. A process that is killed at any instant leaves the old content or the new. An
+// acknowledged write stays, even if the host goes down. A file in a key's place that was not
+// written by this package answers store.ErrForeign, and is never overwritten.
 //
 // # The clock
 //
-// Expiry is judged by a clock that counts from the start of the host, including the time for
-// which it was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC_RAW on macOS. All processes
-// of a host share it, leases are counted by it too, and it cannot be set. So:
+// On Linux and macOS expiry is judged by a clock that counts from the start of the host, including
+// the time for which it was suspended. All processes of a host share it, leases are counted by it
+// too, and it cannot be set. So steps of the wall clock end no lease early or late, and a suspend
+// counts for holder and store alike.
 //
-//   - The wall clock decides nothing. However it is stepped, no lease ends early or late
-//     because of that. It gives a record its first date; the dates shown to people are
-//     counted on from there.
-//   - A suspend counts for holder and store alike. If a virtual machine is paused without
-//     its guest noticing, that counts for neither.
-//   - After a restart of the host the clock begins again. A lease that was held then keeps
-//     the time that it had left, counted from the first claim of its key, but ends at the
-//     latest a minute after its date by the wall clock. Only here the wall clock counts: a
-//     lease that outlives the host, as a ticket does, ends early if that clock was meanwhile
-//     set forward by more than a minute. Tokens do not depend on it, except for the first
-//     one in a directory.
+//   - After a restart of the host a lease keeps the time that it had left, counted from the first
+//     claim of its key, but ends at the latest a minute after its date by the wall clock. So a lease
+//     that outlives the host, as a ticket does, ends early if that clock was meanwhile set forward by
+//     more than a minute.
 //   - Containers of one host may share a directory, each with a time namespace of its own. If
 //     each also has a boot ID of its own (systemd-nspawn gives one), leases are taken over as
 //     after a restart.
+//   - On other systems the wall clock judges. If it is stepped forward there by more than a lease's
+//     margin, another process can get the key while the holder still trusts its lease, until its next
+//     renewal. Only a token that the resource checks (package fence) stops the holder's writes in that
+//     time. A step back moves the dates of records with it.
 //
-// On other systems expiry is judged by the wall clock. If it is stepped forward there by more
-// than a lease's margin, another process can get the key while the holder still trusts its
-// lease, until its next renewal. Only a token that the resource checks (package fence) stops
-// the holder's writes in that time. A step back moves the dates of records with it.
+// docs/internals/decisions.md has the reasons.
 package filestore
 
 import (

@@ -1,10 +1,16 @@
-// Package memstore keeps locks in memory. It is the reference implementation of
-// [store.Store] and [store.Feed], the test double of the lease engine and of
-// programs that use it, and a real lock manager within one process.
+// Package memstore keeps locks in memory. It is a real lock manager within one process, the test
+// double of programs that lock, and the reference implementation of [store.Store] and [store.Feed].
 //
-// Several clients on one Store stand for several processes on one database. A
-// Store starts no goroutine and makes its channels inside the calls that use
-// them, so it works inside and outside of a testing/synctest bubble.
+//	s := memstore.New()
+//	one, err := mongolock.NewWithStore(s)
+//	two, err := mongolock.NewWithStore(s) // as another process on the same database
+//
+// Several clients on one Store stand for several processes on one database. [WithClock] sets the
+// clock that judges expiry. To test code that locks, package mongolocktest has more: it causes losses
+// and faults.
+//
+// A Store starts no goroutine and makes its channels inside the calls that use them, so it works
+// inside and outside of a testing/synctest bubble.
 package memstore
 
 import (

@@ -1,7 +1,19 @@
 // Package mongostore keeps locks in a MongoDB collection: one document per key. [mongolock.New]
 // opens it; use it directly to wrap it, or to test a wrapper.
 //
-// It follows docs/internals/design.md §3 and §4, whose table its commands follow row by row:
+//	s, err := mongostore.New(db.Collection("locks"))
+//	…
+//	client, err := mongolock.NewWithStore(wrapped{s})
+//
+// It makes an index on the collection, unless [WithoutIndex] says otherwise, and a small capped
+// collection beside it, named after it with ".wake", for the notices between waiting processes.
+// [FeedOn] opens that alone. All processes that share the locks use the same collection. It has a
+// document for each key that is held or waited for, and nothing for others. The store sets its own
+// read and write concerns, whatever the collection's are. docs/operations.md has the rights that it
+// needs.
+//
+// The documents and the commands are explained in docs/internals/design.md §3 and §4, whose table the
+// code follows row by row:
 //
 //	mongostore.go the store, its commands
 //	layout.go     how the steps of internal/mongo/mongolease find their way in the documents
@@ -9,7 +21,7 @@
 //	together.go   acquire many at once
 //	share.go      acquire and join in shared and permits mode
 //	joins.go      the order of joins within this process
-//	transfer.go   hand over inside a process, Resume
+//	transfer.go   hand off inside a process, Resume
 //	release.go    release, MinHold's release, break
 //	bulk.go       many releases at once
 //	leave.go      leave: a holder that does not take the document along, a place in line

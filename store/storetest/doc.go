@@ -1,4 +1,16 @@
-// Package storetest proves that a store keeps the contract of package store, and makes
-// stores fail on purpose. Run is the contract as a test suite. Faulty is a store over a
-// flaky network, for testing code that uses stores.
+// Package storetest proves that a store keeps the contract of package store, and makes stores fail
+// on purpose.
+//
+//	func TestTheStoreKeepsTheContract(t *testing.T) {
+//		storetest.Run(t, storetest.Virtual, func(testing.TB) store.Store { return mystore.New() })
+//	}
+//
+// [Run] makes one subtest for each claim of the contract, on a store that has its time from a
+// testing/synctest bubble ([Virtual]), or on one that waits in real time. A store that is also a
+// store.Feed, a store.BulkAcquirer or a store.Sessions is tested as that too. The interfaces [Purger],
+// [Ager] and [Stranger] let the suite reach what a store's methods do not show. A store that passes can
+// be used with mongolock.NewWithStore.
+//
+// [Faulty] is a store over a flaky network, for tests of code that uses stores: it loses requests and
+// replies ([RequestLost], [ReplyLost]), delays calls ([Slow]), and applies them late ([Late]).
 package storetest

@@ -81,7 +81,7 @@ RECURSIVE Doc(_)
 Doc(n) == IF n = 0 THEN [lock |-> Unlocked, val |-> <<>>] ELSE LET d == Doc(n - 1) IN After(d, log[n])
 Here   == Doc(Len(log))
 
-\* The filters of "The commands" in the comment of package doclock.
+\* The filters of "The commands" in docs/internals/doclock.md.
 Holds(d, id) == d.lock.id = id
 Matches(d, w) ==
   LET c == Sent(w) IN

@@ -1,9 +1,9 @@
 -------------------------------- MODULE Path --------------------------------
 (***************************************************************************)
-(* Path locks on MongoDB (the comment of package pathlock): a small tree,  *)
-(* and processes each of which wants a lock of one path.  README.md beside *)
+(* Path locks on MongoDB (docs/internals/pathlock.md): a small tree, and   *)
+(* processes each of which wants a lock of one path.  README.md beside     *)
 (* this file tells how to run it.  "One document a lock" below, and the    *)
-(* other names in quotation marks, are sections of that comment.           *)
+(* other names in quotation marks, are sections of that page.              *)
 (*                                                                         *)
 (* No command spans two documents, and a lock is one.  So a Lock adds its  *)
 (* document as it is meant to stay, looks for those in its way, clears     *)
@@ -67,7 +67,7 @@ vars == <<now, election, wants, sent, log, safe, proc>>
 None == <<>>
 
 -----------------------------------------------------------------------------
-(* "When two locks conflict". *)
+(* "When two locks conflict" of package pathlock. *)
 
 Above(path)    == CASE path = "/" -> {} [] path \in {"/a", "/b"} -> {"/"} [] path = "/a/b" -> {"/", "/a"}
 Tree           == {"/", "/a", "/b", "/a/b"}
