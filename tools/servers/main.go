@@ -265,7 +265,7 @@ compatible services.
 |---|---|
 | tests | the tests of ` + "`make test`" + ` |
 | chaos | real processes use one server while it is broken |
-| chaos on a set | the same with a replica set of three members whose clocks differ ([guarantees.md](guarantees.md#chaos-on-a-set)) |
+| chaos on a set | the same with a replica set of three members whose clocks differ ([guarantees.md](internals/evidence.md#chaos-on-a-set)) |
 
 *Held* means that no test failed, and that the checks of the recorded history found no violation. If a server lacks a feature, the tests that need it
 are skipped by name and counted. *Recorded elsewhere* means that ` + "`make versions`" + ` did

@@ -24,7 +24,8 @@ type standing struct {
 	mode    Mode
 	client  int
 	joined  time.Duration
-	unknown bool          // the call that it was for was over then, kept up by a fault: its command may have been cut off
+	late    bool          // the call that it was for was over then, and no other call has used it since
+	unknown bool          // late, and kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
 	ready   readiness
@@ -65,10 +66,11 @@ type queue struct {
 	now     time.Duration // when it was so first
 	holders map[string]holds
 	line    []*standing
-	resumes map[int]bool          // by Op: calls that resume a ticket
-	calls   map[int]time.Duration // by Op: when they began
-	answers map[int]time.Duration // by Op
-	waits   map[int][]*wait       // by client
+	resumes map[int]bool             // by Op: calls that resume a ticket
+	calls   map[int]time.Duration    // by Op: when they began
+	answers map[int]time.Duration    // by Op
+	letGo   map[string]time.Duration // by ID
+	waits   map[int][]*wait          // by client
 	streak  streak
 	found   []Violation
 }
@@ -113,15 +115,19 @@ func (h *History) writesOf() map[string][]*write {
 // inLine checks that keys are granted in the order of their lines, and that nobody loses a place
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
-	writes, waits, answers, calls, resumes := h.writesOf(), h.waits(), h.answers(), map[int]time.Duration{}, map[int]bool{}
+	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
+	calls, letGo := map[int]time.Duration{}, map[string]time.Duration{}
 	for _, e := range h.Events {
-		if e.Kind == Called {
+		switch e.Kind {
+		case Called:
 			calls[e.Op] = e.At
+		case LetGo:
+			letGo[e.ID] = e.At
 		}
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, waits: waits[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -316,11 +322,12 @@ func (q *queue) apply(w *write) {
 		switch h, known := q.holders[e.ID]; {
 		case e.Kind == Stood:
 			answered, over := q.answers[e.Op]
-			unknown := over && answered < w.at && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at)
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
+			late := over && answered < w.at
+			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at)
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].until, q.line[i].ready.known = e.Until, 0
+				q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Until, false, 0
 			}
 		case known:
 			h.until = max(e.Until, e.Written)

@@ -64,7 +64,7 @@ func (q *queue) forgotten(p *standing, until time.Duration) {
 
 // givenUp checks that a client whose caller goes on waiting does not give up its place.
 func (q *queue) givenUp(p *standing, by *write) {
-	if !q.h.quiet() || len(by.applied) > 0 {
+	if !q.h.quiet() || len(by.applied) > 0 || p.late {
 		return
 	}
 	if slices.ContainsFunc(q.line, func(o *standing) bool { return o != p && o.client == p.client && o.mode == p.mode }) {
