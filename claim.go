@@ -50,8 +50,11 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 		return lease, nil
 	case errors.As(err, new(*abandoned)):
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
-	case held != nil && t.freeIdle:
-		c.watch.Announce(wake.Wanted(&held.Status)...)
+	case errors.As(err, &held):
+		held.Here = c.holdsAlone(key)
+		if t.freeIdle {
+			c.watch.Announce(wake.Wanted(&held.Status)...)
+		}
 	}
 	return nil, failed("acquire", w.key, err)
 }

@@ -22,6 +22,7 @@ var (
 	// ErrHeld is returned by TryAcquire if others hold the key, and by Acquire and AcquireAll
 	// if they gave up waiting for it. If the context ended the wait, the error also matches
 	// the context's; if MaxWait did, it matches no context's error. The error is a *HeldError.
+	// Acquire returns it at once if the caller itself holds the key, as its context shows.
 	ErrHeld = store.ErrHeld
 
 	// ErrModeMismatch is returned by Acquire, AcquireAll and TryAcquire if the key is in use

@@ -15,7 +15,8 @@ import (
 // return errors.
 type Locker interface {
 	// Acquire waits until the key is granted, ctx ends or MaxWait is over. Neither ctx
-	// nor MaxWait limits the lease. It is not re-entrant.
+	// nor MaxWait limits the lease. It is not re-entrant: under a context that a lease of the
+	// key made, as Do's, it returns ErrHeld at once.
 	Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
 
 	// TryAcquire asks for the key once. If others hold it, it returns a *HeldError.

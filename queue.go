@@ -147,13 +147,13 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 		}
 		return lease, nil
 	}
-	status, place := q.status(), store.Place("")
+	held := &HeldError{Status: q.status(), Here: q.holder != nil}
 	w.refused = w.refused || q.head.refused
 	if q.head == w && q.view.In {
-		place = q.view.Place
+		held.Place = q.view.Place
 	}
 	w.gaveUp = c.unlink(w)
-	return nil, w.refusal(status, place, err)
+	return nil, w.refusal(held, err)
 }
 
 // status returns what is known of the key's holders.
@@ -176,7 +176,7 @@ func (h *holding) status() store.Status {
 		since = since.Add(h.lease.granted.Sub(h.granted))
 	}
 	return store.Status{
-		Key: h.ref.Key, Mode: store.Exclusive, Limit: 1, Now: h.since.Add(h.client.clock.Since(h.granted)),
+		Key: h.ref.Key, Mode: h.terms.mode, Limit: h.terms.limit, Now: h.since.Add(h.client.clock.Since(h.granted)),
 		Holders: []store.Holder{{
 			ID: h.ref.ID, Owner: h.client.owner, Note: h.terms.note, Since: since,
 			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()), Lingers: h.lingers,

@@ -37,6 +37,9 @@ type move struct {
 
 // await is Acquire: the caller stands in the queue until it has the key, or gives up.
 func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease, err error) {
+	if err := c.nested(ctx, key); err != nil {
+		return nil, err
+	}
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
@@ -247,11 +250,10 @@ func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func(
 
 // refusal returns the error of a waiter that leaves without the key. The error says that the key
 // is held only if w knows it.
-func (w *waiter) refusal(status store.Status, place store.Place, err error) error {
+func (w *waiter) refusal(held *HeldError, err error) error {
 	if !errors.As(err, new(*abandoned)) {
 		return failed("acquire", w.key, err)
 	}
-	held := &HeldError{Status: status, Place: place}
 	patience := errors.Is(err, errPatience)
 	switch {
 	case errors.Is(err, ErrClosed), !w.refused:

@@ -60,6 +60,9 @@ type HeldError struct {
 
 	// Place is the claimant's place in line. It is empty if the claimant does not wait.
 	Place Place
+
+	// Here says that the client that asked holds the key itself. A store leaves it to the client.
+	Here bool
 }
 
 // Ahead returns how many waiters come before the claimant, or all if it does not wait.
@@ -87,7 +90,11 @@ func (e *HeldError) Error() string {
 			confirming++
 		}
 		if live++; live == 1 {
-			fmt.Fprintf(&b, " by %s", h.Owner)
+			b.WriteString(" by ")
+			if e.Here {
+				b.WriteString("this process, ")
+			}
+			b.WriteString(h.Owner)
 			if h.Note != "" {
 				fmt.Fprintf(&b, " (%s)", h.Note)
 			}

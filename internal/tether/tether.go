@@ -7,6 +7,7 @@ package tether
 
 import (
 	"context"
+	"iter"
 	"sync"
 )
 
@@ -117,10 +118,28 @@ func (c *tethered) Err() error {
 // But where a context finds itself, package context looks for what cancels it and why: that is
 // the bound context.
 func (c *tethered) Value(key any) any {
+	if key == (tetheredKey{}) {
+		return c
+	}
 	if c.Context.Value(key) == any(c.Context) {
 		return c.Context
 	}
 	return c.values.Value(key)
+}
+
+type tetheredKey struct{}
+
+// Owners yields what ctx was made by, the innermost owner first: it and its parents end with them.
+func Owners(ctx context.Context) iter.Seq[Owner] {
+	return func(yield func(Owner) bool) {
+		for {
+			c, ok := ctx.Value(tetheredKey{}).(*tethered)
+			if !ok || !yield(c.owner) {
+				return
+			}
+			ctx = c.values
+		}
+	}
 }
 
 // With returns ctx with the values of another context. Those of ctx come first, so that package
