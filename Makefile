@@ -54,7 +54,7 @@ help: # a target is listed if a comment with its group stands behind it
 		END { printf "Use\n%s\nTest\n%s\nDevelop\n%s", list["use"], list["test"], list["develop"] }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: test
-test: $(DEVMONGO) bin/testreport ## test: the tests of the library; PKG=./leader RUN=Term for some
+test: $(DEVMONGO) bin/testreport ## test: the tests of the library; some: PKG=./once RUN=Died
 	@echo 'All tests take 20 to 30 minutes on two cores; a line for each package as it ends.'
 	@$(ON_MONGO) $(TESTS) $(FLAGS) -timeout 15m $(PKG)
 
