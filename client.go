@@ -15,6 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/order"
 	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/internal/tasks"
@@ -54,9 +55,11 @@ type Client struct {
 	warning  warning
 	returner returner
 	places   placeKeeper
+	order    order.Book
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
 
+	disorders  atomic.Uint64 // that order found
 	draining   chan struct{} // closed when no new calls of Acquire are accepted
 	drained    atomic.Bool   // draining is closed; set with mu held
 	background *tasks.Group

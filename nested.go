@@ -7,15 +7,26 @@ import (
 	"github.com/mongolock/mongolock/internal/tether"
 )
 
-// nested refuses a wait for a key that the caller itself holds, as its context shows: it would wait
-// for itself. The context is one that a lease of this client made, as for the function of Do.
+// nested looks at what the caller of a wait holds already, as its context shows: it is one that a
+// lease of this client made, as for the function of Do. A wait for the same key is refused, as the
+// caller would wait for itself. Other keys are to be taken in one order everywhere.
 func (c *Client) nested(ctx context.Context, key string) error {
 	for owner := range tether.Owners(ctx) {
 		l, ok := owner.(*Lease)
-		if !ok || l.holding.client != c || l.Key() != key || l.Err() != nil {
+		if !ok || l.holding.client != c || l.Err() != nil {
 			continue
 		}
-		return fmt.Errorf("mongolock: acquire %q: the caller holds it already: %w", key, &HeldError{Status: l.holding.status(), Here: true})
+		if l.Key() == key {
+			return fmt.Errorf("mongolock: acquire %q: the caller holds it already: %w", key, &HeldError{Status: l.holding.status(), Here: true})
+		}
+		if c.noOrder {
+			continue
+		}
+		if conflict := c.order.Wait(l.Key(), key); conflict != nil {
+			c.disorders.Add(1)
+			c.logger.Warn("mongolock: keys are taken in different orders: two callers may wait for each other for ever",
+				"here", conflict.Here, "but", conflict.Other, "do", "take them in one order everywhere, or together with AcquireAll")
+		}
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package mongolock_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,5 +80,53 @@ func TestOnlyAWaitForItselfIsRefused(t *testing.T) {
 			return mongolock.Do(context.WithoutCancel(ctx), c, "k", func(context.Context, *mongolock.Lease) error { return nil })
 		})
 		require.NoError(t, err, "it holds the key no more")
+	})
+}
+
+func TestKeysInDifferentOrdersAreToldOnceWithBothPlaces(t *testing.T) {
+	nothing := func(context.Context, *mongolock.Lease) error { return nil }
+	under := func(t *testing.T, c *mongolock.Client, first, second string, how ...mongolock.AcquireOption) {
+		require.NoError(t, mongolock.Do(t.Context(), c, first, func(ctx context.Context, _ *mongolock.Lease) error {
+			return mongolock.Do(ctx, c, second, nothing, how...)
+		}))
+	}
+	for name, test := range map[string]struct {
+		opts []mongolock.ClientOption
+		told int
+	}{"by default": {told: 1}, "turned off": {opts: []mongolock.ClientOption{mongolock.WithoutOrderCheck()}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				c := newClient(t, memstore.New(), append(test.opts, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+				under(t, c, "order:1", "customer:1")
+				under(t, c, "order:2", "customer:9")
+				assert.Empty(t, log.String(), "one order")
+				under(t, c, "customer:2", "order:2")
+				under(t, c, "customer:3", "order:4")
+				assert.EqualValues(t, test.told, c.Stats().Disorders)
+				assert.Equal(t, test.told, strings.Count(log.String(), "level=WARN"), log.String())
+				assert.Equal(t, 2*test.told, strings.Count(log.String(), "nested_test.go:"), log.String())
+			})
+		})
+	}
+}
+
+func TestAnAttemptUnderALeaseSaysNothingOfTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memstore.New())
+		try := func(first, second string) {
+			require.NoError(t, mongolock.Do(t.Context(), c, first, func(ctx context.Context, _ *mongolock.Lease) error {
+				_, err := mongolock.TryDo(ctx, c, second, func(context.Context, *mongolock.Lease) error { return nil })
+				return err
+			}))
+		}
+		try("order:1", "customer:1")
+		try("customer:1", "order:1")
+		for range 3 { // AcquireAll has an order of its own
+			all, err := mongolock.AcquireAll(t.Context(), c, []string{"b:2", "a:1", "b:1"})
+			require.NoError(t, err)
+			require.NoError(t, all.Release())
+		}
+		assert.Zero(t, c.Stats().Disorders, "it waits for nobody")
 	})
 }

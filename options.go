@@ -62,7 +62,7 @@ type config struct {
 	observer Observer
 	margin   time.Duration // negative: the default, which depends on the TTL
 
-	noFeed, noIndex, session bool
+	noFeed, noIndex, noOrder, session bool
 }
 
 type (
@@ -201,6 +201,16 @@ func WithMargin(d time.Duration) ClientOption {
 // its tailable cursors are not reliable enough.)
 func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
+}
+
+// WithoutOrderCheck turns off the warning that keys are taken in different orders. The client
+// notes which key is waited for while another is held, as the context of the wait shows (that of
+// Do's function, or of Lease.Context). A key's class is what comes before its first colon or slash.
+// If "order:17" is waited for under "customer:3" in one place, and a customer under an order in
+// another, the client logs both places, once, and counts it (Stats.Disorders): two such callers may
+// wait for each other. Keys of one class are to be taken in byte order, as AcquireAll does.
+func WithoutOrderCheck() ClientOption {
+	return clientOption(func(c *config) error { c.noOrder = true; return nil })
 }
 
 func positive(option string, d time.Duration) error {

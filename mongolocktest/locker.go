@@ -46,7 +46,8 @@ type Locker struct {
 }
 
 // New makes a Locker for one test. When the test ends, the client is shut down. A
-// lease that the code under test has not released, and not lost, fails the test.
+// lease that the code under test has not released, and not lost, fails the test. So does code
+// that takes keys in different orders (see [mongolock.WithoutOrderCheck]); the log says where.
 //
 // The client logs to the test's log unless an option names another logger.
 func New(t testing.TB, opts ...mongolock.ClientOption) *Locker {
@@ -74,6 +75,9 @@ func (l *Locker) end() {
 		l.t.Logf("mongolocktest: %v", err)
 	}
 	held := l.leases()
+	if n := l.Stats().Disorders; n > 0 {
+		l.t.Errorf("mongolocktest: keys were taken in different orders, which can deadlock: %d times; the log says where", n)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopping)
 	defer cancel()
 	if err := l.Shutdown(ctx); err != nil {
