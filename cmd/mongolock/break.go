@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -12,17 +13,21 @@ import (
 // A breakCmd is `mongolock break`.
 type breakCmd struct {
 	Key    string        `arg:"" help:"The key."`
-	Reason string        `required:"" help:"Why; the holder's error says it." placeholder:"TEXT"`
-	Grace  time.Duration `help:"How long the holders have to give up before they are removed. By default half of what is left of the longest lease, and 2s: so they are told in time. Negative: nothing is removed, they give up at their next renewal." placeholder:"12s"`
+	Reason string        `required:"" help:"Why; the holders are told." placeholder:"TEXT"`
+	Grace  time.Duration `help:"Remove holders that have not given up after this long; negative: never (default: long enough for each to be told)." placeholder:"12s"`
 	Yes    bool          `short:"y" help:"Do not ask."`
 }
 
 // Help says what break does.
 func (*breakCmd) Help() string {
-	return `The holders are marked. A holder that is alive learns of it at its next renewal, a third
-of its TTL away at most, and its lease ends with the reason. When the grace is over, holders
-that have not given up are removed. With too short a grace a holder that is alive may still
-work when the next one begins: only its token stops it then.`
+	return `Example:
+
+   mongolock break nightly --reason 'it hangs'
+
+Each holder is told at its next renewal, after a third of its TTL at most. Its lease ends with the
+reason, and mongolock run ends its command. Break waits for that. Holders that have not given up
+when the grace is over are removed. With too short a grace one that was not told may still work when
+the next holder begins; only its token stops it then.`
 }
 
 // Run breaks a key.
@@ -52,7 +57,7 @@ func (c *breakCmd) Run(a *app) error {
 			}
 		}
 		if grace > time.Second && a.Output != "json" {
-			fmt.Fprintf(a.stderr, "mongolock: the holders are told, and have up to %v to give up …\n", grace.Round(100*time.Millisecond))
+			defer c.progress(ctx, a, client, grace)()
 		}
 		marked, err := client.Break(ctx, c.Key, c.Reason, grace)
 		if err != nil {
@@ -63,6 +68,33 @@ func (c *breakCmd) Run(a *app) error {
 		}
 		return c.report(ctx, a, client, marked)
 	})
+}
+
+// sayEvery is how often break says what it waits for.
+var sayEvery = 3 * time.Second
+
+// progress says which holders break waits for, until stop.
+func (c *breakCmd) progress(ctx context.Context, a *app, client *mongolock.Client, grace time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	until := time.Now().Add(grace)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			if s, err := client.Inspect(ctx, c.Key); err == nil && !s.Free() {
+				var owners []string
+				for _, h := range s.Holders {
+					if s.Live(h) {
+						owners = append(owners, shown(h.Owner))
+					}
+				}
+				fmt.Fprintf(a.stderr, "mongolock: waiting for %s to give up, for %v at most …\n", strings.Join(owners, ", "), span(time.Until(until)))
+			}
+			if !pause(ctx, sayEvery) {
+				return
+			}
+		}
+	})
+	return func() { cancel(); done.Wait() }
 }
 
 // graceOf returns a time that is long enough for every live holder to be told, plus a margin. A

@@ -22,11 +22,11 @@ import (
 
 // A connection is the part of the command line that says where the locks are.
 type connection struct {
-	URI        string `name:"uri" help:"Connection string of the deployment." env:"MONGOLOCK_URI,MONGODB_URI" default:"mongodb://localhost:27017" placeholder:"URI"`
-	DB         string `name:"db" help:"Database; by default that of the connection string, or mongolock." env:"MONGOLOCK_DB" placeholder:"NAME"`
-	Collection string `help:"Collection; by default locks, for jobs it is jobs, for once and once-ls once." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
-	Owner      string `help:"The name of this process, which others see beside the key; by default host/pid." env:"MONGOLOCK_OWNER" placeholder:"NAME"`
-	Verbose    bool   `short:"v" help:"Say on standard error what the library logs."`
+	URI        string `name:"uri" group:"common" help:"Connection string (default: mongodb://localhost:27017)." env:"MONGOLOCK_URI,MONGODB_URI" default:"mongodb://localhost:27017" placeholder:"URI"`
+	DB         string `name:"db" group:"common" help:"Database (default: that of the connection string, or else mongolock)." env:"MONGOLOCK_DB" placeholder:"NAME"`
+	Collection string `group:"common" help:"Collection (default: locks; for jobs jobs, for once and once-ls once)." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
+	Owner      string `group:"common" help:"Name of this process, which others see (default: host/pid)." env:"MONGOLOCK_OWNER" placeholder:"NAME"`
+	Verbose    bool   `group:"common" short:"v" help:"Log what the library does to standard error."`
 }
 
 // standardURI is the default of --uri.
@@ -128,17 +128,26 @@ func (c *connection) reach(ctx context.Context) (*deployment, error) {
 		go d.close() // a server that does not answer need not be told
 		switch {
 		case refusesUser(err):
-			return nil, exitf(exitRights, "the server refuses the user of --uri: %s", c.redact(last(err)))
+			return nil, exitf(exitRights, "the server %s refuses the user: %s", c.source(), c.redact(last(err)))
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
-		which := "of --uri"
-		if c.URI == standardURI {
-			which = "at " + standardURI + " (the default; --uri or MONGOLOCK_URI names another)"
-		}
-		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", which, c.redact(tried.String()))
+		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", c.source(), c.redact(tried.String()))
 	}
 	return d, nil
+}
+
+// source says where the connection string comes from.
+func (c *connection) source() string {
+	switch c.URI {
+	case standardURI:
+		return "at " + standardURI + " (the default; --uri or MONGOLOCK_URI names another)"
+	case os.Getenv("MONGOLOCK_URI"):
+		return "of MONGOLOCK_URI"
+	case os.Getenv("MONGODB_URI"):
+		return "of MONGODB_URI"
+	}
+	return "of --uri"
 }
 
 // ping returns in time, whatever the driver does.

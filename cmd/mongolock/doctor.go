@@ -16,20 +16,18 @@ import (
 
 // A doctorCmd is `mongolock doctor`.
 type doctorCmd struct {
-	TTL    time.Duration `name:"ttl" help:"The TTL that is used here: its margin is what clocks and round trips are held against." default:"30s" placeholder:"30s"`
-	Margin time.Duration `help:"The margin that is used here, if not a tenth of the TTL and at most 1s." placeholder:"1s"`
-	Long   time.Duration `help:"From which time on it is strange that a key is held." default:"24h" placeholder:"24h"`
+	TTL    time.Duration `name:"ttl" help:"The TTL in use: clocks and round trips are compared with its margin (default: 30s)." default:"30s" placeholder:"30s"`
+	Margin time.Duration `help:"The margin in use (default: a tenth of the TTL, at most 1s)." placeholder:"1s"`
+	Long   time.Duration `help:"Warn of a key that has been held for longer than this (default: 24h)." default:"24h" placeholder:"24h"`
 }
 
 // Help says what is done.
 func (*doctorCmd) Help() string {
-	return `Each line is one check: ok, a warning or a failure, and what to do. The exit code is that
+	return `Each line is one check: ok, a warning or a failure, and what to do about it. The exit code is that
 of the worst line: 0, 1 or 2.
 
-Rights and the protocol are tried with keys of its own, mongolock-doctor:…, which are removed
-again. If the collection of locks is not there yet, they are tried in another one of that
-name and an ending, which is dropped. A collection of wake-ups that was not there is dropped
-too. A notice stays in one that was there, until it is overwritten.`
+Rights and the protocol are tried with test keys, mongolock-doctor:…, which are removed. If the
+collection of locks or that of wake-ups does not exist yet, a temporary one is used and dropped.`
 }
 
 func (c *doctorCmd) margin() time.Duration {

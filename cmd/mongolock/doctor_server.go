@@ -101,7 +101,7 @@ func (x *exam) topology(ctx context.Context) []finding {
 	case facts.Standalone:
 		return warn("for production use a replica set", "%s %s, standalone", name, version)
 	case facts.Voting == 1:
-		return fine("%s %s, a set of one member: it is durable, and down when that member is", name, version)
+		return fine("%s %s, a set of one member: writes are durable, but there is no failover", name, version)
 	}
 	return fine("%s %s, a set of %d voting members with data, %d arbiters", name, version, facts.Voting, facts.Arbiters)
 }

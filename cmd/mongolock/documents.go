@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/doclock"
 )
 
 // A documentsCmd is `mongolock documents`.
 type documentsCmd struct {
-	Documents string `arg:"" name:"collection" help:"The collection whose documents are locked."`
-	Field     string `help:"The field that has the lock." default:"lock" placeholder:"NAME"`
-	All       bool   `help:"Also documents whose holder has run out." xor:"which"`
-	Dead      bool   `help:"The documents that were claimed too often (doclock.MaxAttempts) and set aside." xor:"which"`
+	Documents string `arg:"" name:"collection" help:"The collection of the documents."`
+	Field     string `help:"The field that has the lock (default: lock)." default:"lock" placeholder:"NAME"`
+	All       bool   `help:"Also list documents whose holder has run out." xor:"which"`
+	Dead      bool   `help:"List the documents that were set aside after too many attempts (doclock.MaxAttempts)." xor:"which"`
 }
 
 // Run lists locked documents.
@@ -27,15 +28,17 @@ func (c *documentsCmd) Run(a *app) error {
 		return err
 	}
 	defer d.close()
-	docs, err := doclock.New[bson.Raw](d.db.Collection(c.Documents), doclock.Field(c.Field), doclock.WithLogger(a.logger()))
+	coll := d.db.Collection(c.Documents)
+	docs, err := doclock.New[bson.Raw](coll, doclock.Field(c.Field), doclock.WithLogger(a.logger()))
 	if err != nil {
 		return exitf(exitUsage, "--field: %s", reason(err))
 	}
 	defer docs.Close() //nolint:errcheck // it holds nothing
 	if c.Dead {
-		return dead(ctx, a, docs)
+		return dead(ctx, a, docs, coll)
 	}
 	p := a.printer("_id", "mode", "owner", "held for", "state", "waiters", "note")
+	p.none = func() { a.nothing(ctx, coll) }
 	list := &lsCmd{All: c.All}
 	for s, err := range docs.List(ctx) {
 		if err != nil {
@@ -59,8 +62,9 @@ func (c *documentsCmd) Run(a *app) error {
 }
 
 // dead lists the documents that were set aside.
-func dead(ctx context.Context, a *app, docs *doclock.Locks[bson.Raw]) error {
+func dead(ctx context.Context, a *app, docs *doclock.Locks[bson.Raw], coll *mongo.Collection) error {
 	p := a.printer("_id", "attempts", "set aside at")
+	p.none = func() { a.nothing(ctx, coll) }
 	for d, err := range docs.Dead(ctx, bson.D{}) {
 		if err != nil {
 			return err

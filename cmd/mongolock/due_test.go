@@ -189,15 +189,17 @@ func TestControlWithoutADueTimeALateHostRunsTheJobAgain(t *testing.T) {
 	}
 }
 
-func TestANoteHasTheScriptOfAnInterpreterAndNoOtherArgument(t *testing.T) {
+func TestANoteHasTheWordsBeforeTheFirstOptionAndNoSecret(t *testing.T) {
 	t.Parallel()
 	for want, command := range map[string][]string{
-		"python3 report.py": {"python3", "report.py", "--password", "secret"},
-		"mysql":             {"mysql", "-psecret"},
-		"bash":              {"bash", "-c", "curl https://user:secret@host"},
-		"env":               {"env", "PASSWORD=secret", "x"},
-		"curl":              {"curl", "https://user:secret@host"},
-		"./report.sh":       {"./report.sh"},
+		"python3 report.py …":          {"python3", "report.py", "--password", "secret"},
+		"python3 manage.py import a":   {"python3", "manage.py", "import", "a"},
+		"mysql …":                      {"mysql", "-psecret"},
+		"bash …":                       {"bash", "-c", "curl https://user:secret@host"},
+		"env …":                        {"env", "PASSWORD=secret", "x"},
+		"curl …":                       {"curl", "https://user:secret@host"},
+		"./report.sh":                  {"./report.sh"},
+		strings.Repeat("x", 199) + "…": {strings.Repeat("x", 250)},
 	} {
 		assert.Equal(t, want, noteOf(command))
 	}

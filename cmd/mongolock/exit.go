@@ -43,7 +43,6 @@ const (
 )
 
 const exitHelp = `Exit codes:
-
    0      done; with run, once and paths lock the command's own code stands here and below 64
    64     wrong usage
    65     what is stored under the key is not a lock of this library, or in another mode
@@ -54,8 +53,8 @@ const exitHelp = `Exit codes:
    72     once: another process ran the command meanwhile, and it failed there
    73     once: it was done with other content
    74     once: the command has run, and that is not recorded: it may run again
-   75     run --try, paths lock --try: the key or path is held (run: or --held-exit-code)
-   76     --wait: it was still held when the time was over (run: or --held-exit-code)
+   75     --try: the key or path is held (run: or what -E says)
+   76     --wait: it was still held when the time was over (run: or what -E says)
    77     the server refuses the user, or what the user asked for
    78     break, paths break: not confirmed
    126    the command cannot be run

@@ -209,6 +209,9 @@ func manPage(model *kong.Application) string {
 				continue
 			}
 			name := "--" + f.Name
+			if f.Short != 0 {
+				name = "-" + string(f.Short) + ", " + name
+			}
 			if !f.IsBool() {
 				name += "=" + f.FormatPlaceHolder()
 			}
@@ -220,8 +223,7 @@ func manPage(model *kong.Application) string {
 		fmt.Fprintf(&b, ".br\n\\fBmongolock\\fR %s\n", text.Replace(synopsis(c)))
 	}
 	b.WriteString(".SH DESCRIPTION\n")
-	before, codes, _ := strings.Cut(model.Help, "Exit codes:\n")
-	para(strings.TrimSpace(before))
+	para(model.Help)
 	b.WriteString(".SH OPTIONS\n")
 	flags(model.Flags)
 	b.WriteString(".SH COMMANDS\n")
@@ -237,7 +239,7 @@ func manPage(model *kong.Application) string {
 		flags(c.Flags)
 	}
 	b.WriteString(".SH EXIT STATUS\n")
-	para(strings.Trim(codes, "\n"))
+	para(strings.TrimPrefix(exitHelp, "Exit codes:\n"))
 	return b.String()
 }
 

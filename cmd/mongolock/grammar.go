@@ -25,11 +25,8 @@ func flagsOf(model *kong.Application, cmd *kong.Node) []*kong.Flag {
 // synopsis returns how a command is typed: its flags stand before its arguments.
 func synopsis(cmd *kong.Node) string {
 	name, rest := cmd.Path(), strings.TrimPrefix(cmd.Summary(), cmd.Path())
-	rest, flags := strings.CutSuffix(rest, " [flags]")
-	if flags {
-		name += " [flags]"
-	}
-	return name + strings.Replace(rest, "<command>", "[--] <command>", 1)
+	rest = strings.TrimSuffix(rest, " [flags]")
+	return name + " [flags]" + strings.Replace(rest, "<command> ...", "[--] <command> ...", 1)
 }
 
 func commands(model *kong.Application) []*kong.Node {

@@ -12,11 +12,11 @@ import (
 
 // A jobsCmd is `mongolock jobs`.
 type jobsCmd struct {
-	Ls     jobsLsCmd     `cmd:"" default:"withargs" help:"Show scheduled jobs: the next due time, runs under way, the last runs."`
-	Run    jobsRunCmd    `cmd:"" help:"Run a job now, in a process that has it."`
-	Pause  jobsPauseCmd  `cmd:"" help:"Keep a job from running, until it is resumed. A run under way goes on."`
-	Resume jobsResumeCmd `cmd:"" help:"End a pause. Due times of the pause are not made up."`
-	Forget jobsForgetCmd `cmd:"" help:"Delete what the database knows about a job. A run under way loses its lease."`
+	Ls     jobsLsCmd     `cmd:"" default:"withargs" help:"List jobs: when each is due next, what runs, how it ended."`
+	Run    jobsRunCmd    `cmd:"" help:"Have a process that knows the job run it now."`
+	Pause  jobsPauseCmd  `cmd:"" help:"Keep a job from running until it is resumed."`
+	Resume jobsResumeCmd `cmd:"" help:"End a pause; what was due meanwhile is not made up."`
+	Forget jobsForgetCmd `cmd:"" help:"Delete a job from the database; what runs loses its lease."`
 }
 
 // A jobsRunCmd is `mongolock jobs run`, and so on.
@@ -64,8 +64,8 @@ func (a *app) tellJob(tell func(*schedule.Scheduler, context.Context, string) er
 
 // A jobsLsCmd is `mongolock jobs ls`, or `mongolock jobs`.
 type jobsLsCmd struct {
-	Job  string `arg:"" optional:"" help:"Only this job, with its past."`
-	Last *int   `help:"How many of the runs that ended to show; by default one of each job, or all of the one that is named." placeholder:"N"`
+	Job  string `arg:"" optional:"" help:"Only this job, with all its runs."`
+	Last *int   `help:"Show this many past runs of each job (default: 1; all of the job that is named)." placeholder:"N"`
 }
 
 type jobView struct {
@@ -115,6 +115,7 @@ func (c *jobsLsCmd) Run(a *app) error {
 		}
 		return p.flush()
 	}
+	p.none = func() { a.nothing(ctx, d.collection(&a.connection, "jobs")) }
 	for s, err := range jobs.Jobs(ctx) {
 		if err == nil {
 			err = c.one(p, s, last)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -16,7 +17,7 @@ import (
 // A lsCmd is `mongolock ls`.
 type lsCmd struct {
 	Prefix string `arg:"" optional:"" help:"Only keys that begin with it."`
-	All    bool   `help:"Also keys that nobody holds or waits for any more, and that were not removed yet."`
+	All    bool   `help:"Also list free keys that are not removed yet."`
 }
 
 // A holderView is a holder as it is shown. It has no ID: that gives the same power as the
@@ -170,33 +171,40 @@ var keyHeading = []string{"key", "mode", "owner", "held for", "state", "waiters"
 func (c *lsCmd) Run(a *app) error {
 	ctx := context.Background()
 	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		p, some := a.printer(keyHeading...), false
+		p := a.printer(keyHeading...)
+		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
 		for s, err := range client.List(ctx, c.Prefix) {
 			if err != nil {
 				return err
 			}
-			some = true
 			if err := c.one(p, viewOf(s)); err != nil {
 				return err
 			}
-		}
-		if !some {
-			d.nothing(ctx, a, "locks")
 		}
 		return p.flush()
 	})
 }
 
-// nothing says on standard error where a list found nothing, as a misspelt database has nothing.
-func (d *deployment) nothing(ctx context.Context, a *app, standard string) {
-	coll := d.collection(&a.connection, standard)
-	name := d.db.Name() + "." + coll.Name()
-	names, err := d.db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: coll.Name()}})
-	if err == nil && len(names) == 0 {
-		fmt.Fprintf(a.stderr, "mongolock: there is no collection %s (--db and --collection name another)\n", shown(name))
-	} else {
-		fmt.Fprintf(a.stderr, "mongolock: nothing in %s\n", shown(name))
+// nothing says on standard error where a list found nothing: a database may be misspelt.
+func (a *app) nothing(ctx context.Context, coll *mongo.Collection) {
+	if !a.missing(ctx, coll) {
+		fmt.Fprintf(a.stderr, "mongolock: nothing in %s\n", shown(coll.Database().Name()+"."+coll.Name()))
 	}
+}
+
+// missing says so, and reports it, if a collection or its database does not exist.
+func (a *app) missing(ctx context.Context, coll *mongo.Collection) bool {
+	db := coll.Database()
+	names, err := db.ListCollectionNames(ctx, bson.D{})
+	switch {
+	case err != nil || slices.Contains(names, coll.Name()):
+		return false
+	case len(names) == 0:
+		fmt.Fprintf(a.stderr, "mongolock: there is no database %s (--db names another)\n", shown(db.Name()))
+	default:
+		fmt.Fprintf(a.stderr, "mongolock: there is no collection %s (--db and --collection name another)\n", shown(db.Name()+"."+coll.Name()))
+	}
+	return true
 }
 
 func (c *lsCmd) one(p *printer, v keyView) error {
@@ -225,12 +233,15 @@ func (c *showCmd) Run(a *app) error {
 	if err := keyIsGood(c.Key); err != nil {
 		return err
 	}
-	return a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
+	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
 		s, err := client.Inspect(ctx, c.Key)
 		if err != nil {
 			return err
 		}
 		v := viewOf(s)
+		if v.Free && len(v.Line) == 0 {
+			a.missing(ctx, d.collection(&a.connection, "locks"))
+		}
 		p := a.printer()
 		if p.asJSON {
 			return p.row(v)

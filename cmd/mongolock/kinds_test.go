@@ -119,10 +119,25 @@ func TestPathsListsATree(t *testing.T) {
 	assert.Contains(t, text, `"path":"/a/b"`)
 	assert.NotContains(t, text, lock.Token)
 	assert.Contains(t, p.prints("paths", "ls", "--tokens", "a/b/c"), lock.Token)
-	assert.Empty(t, p.prints("paths", "ls", "--tree", "others"))
-	assert.Empty(t, p.prints("paths", "ls", "c"))
-	assert.Regexp(t, `^mongolock: nothing in cli_\w+\.locks\n$`, p.prints("ls"), "a path is no key")
-	assert.Regexp(t, `^mongolock: there is no collection cli_\w+\.lokcs \(--db and --collection name another\)\n$`, p.prints("ls", "--collection", "lokcs"))
+	assert.Equal(t, "mongolock: nothing is locked in the tree others\n", p.prints("paths", "ls", "--tree", "others"))
+	assert.Equal(t, "mongolock: nothing is locked in the tree files\n", p.prints("paths", "ls", "c"))
+}
+
+func TestAListThatFindsNothingSaysWhere(t *testing.T) {
+	p := newProgram(t)
+	p.prints("once", "seed", "--", "true")
+	db := p.database().Name()
+	require.NoError(t, p.database().CreateCollection(t.Context(), "locks"))
+	nothing, noCollection := "mongolock: nothing in "+db+".locks\n", " (--db and --collection name another)\n"
+	lists := [][]string{{"ls"}, {"leaders"}, {"jobs"}, {"once-ls"}, {"documents", "lokcs"}, {"documents", "--dead", "lokcs"}, {"paths", "ls"}}
+	for _, list := range lists {
+		assert.Equal(t, "mongolock: there is no database nosuch (--db names another)\n", p.prints(append(list, "--db", "nosuch")...), "%v", list)
+		assert.Equal(t, "mongolock: there is no collection "+db+".lokcs"+noCollection, p.prints(append(list, "--collection", "lokcs")...), "%v", list)
+	}
+	assert.Equal(t, nothing, p.prints("ls"))
+	assert.Equal(t, nothing, p.prints("leaders"))
+	assert.Contains(t, p.prints("show", "nightly", "--collection", "lokcs"), "there is no collection "+db+".lokcs"+noCollection)
+	assert.NotContains(t, p.prints("show", "nightly"), "mongolock: ")
 }
 
 func TestDocsListsLockedDocuments(t *testing.T) {
@@ -160,7 +175,7 @@ func TestDocumentsListsThoseThatWereSetAside(t *testing.T) {
 	doc, err := orders.TryClaim(t.Context(), bson.D{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, doc.Release())
-	assert.Empty(t, p.prints("documents", "orders", "--dead"), "it is not dead yet")
+	assert.Contains(t, p.prints("documents", "orders", "--dead"), "nothing in", "it is not dead yet")
 	_, err = orders.TryClaim(t.Context(), bson.D{}, nil)
 	require.Error(t, err, "it was claimed too often")
 	assert.Regexp(t, `^"order-17"\t\d\t[-0-9]+T[:0-9]+Z\n$`, p.prints("documents", "orders", "--dead"))

@@ -11,14 +11,14 @@ import (
 
 // A leadersCmd is `mongolock leaders`.
 type leadersCmd struct {
-	Keys  []string `arg:"" optional:"" name:"key" help:"The candidates' keys; without any, all keys."`
-	Watch bool     `help:"Go on, and show each change. With one key."`
+	Keys  []string `arg:"" optional:"" name:"key" help:"Keys of candidates (default: all keys)."`
+	Watch bool     `help:"Follow one key, and print each change."`
 }
 
 // Help says what is taken for a leader.
 func (*leadersCmd) Help() string {
-	return `A leader holds its key alone. The database does not say which keys are those of leaders:
-name them, or all keys that somebody holds alone are listed.`
+	return `A leader is the only holder of its key. The database does not know which keys are for leaders: name
+them, or all keys that have one exclusive holder are listed.`
 }
 
 type leaderView struct {
@@ -67,8 +67,9 @@ func (c *leadersCmd) Run(a *app) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	return a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
+	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
 		p := a.printer("key", "leader", "for", "lease", "note")
+		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
 		if c.Watch {
 			return c.follow(ctx, client, p)
 		}

@@ -140,7 +140,7 @@ func (l *lookout) reason() string {
 	case l.unseen != nil:
 		return fmt.Sprintf("as the collections cannot be listed (%s), and opening %s would make it", sentence(l.unseen), l.wakes.Name())
 	case !l.joined:
-		return fmt.Sprintf("as nobody has waited here yet (there is no collection %s)", l.wakes.Name())
+		return fmt.Sprintf("as nobody has waited here yet (there is no collection %s)", l.wakes.Database().Name()+"."+l.wakes.Name())
 	case l.why != nil:
 		return "as wake-ups are not heard (" + sentence(l.why) + ")"
 	}

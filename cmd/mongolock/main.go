@@ -46,32 +46,35 @@ func init() { runtime.LockOSThread() }
 // A cli is the grammar of the command line.
 type cli struct {
 	connection
-	Output  string           `help:"How to answer: text, or json (one object a line)." enum:"text,json" default:"text" env:"MONGOLOCK_OUTPUT" placeholder:"text|json"`
-	Version kong.VersionFlag `help:"Show the version and exit."`
+	Output  string           `group:"common" help:"Print text, or json: one object a line." enum:"text,json" default:"text" env:"MONGOLOCK_OUTPUT" placeholder:"text|json"`
+	Version kong.VersionFlag `group:"common" help:"Print the version."`
 
 	Run       runCmd       `cmd:"" help:"Run a command while holding a key."`
-	Once      onceCmd      `cmd:"" help:"Run a command once, ever, on one of many hosts; the others wait for it."`
+	Once      onceCmd      `cmd:"" help:"Run a command once, ever, on one of many hosts."`
 	Ls        lsCmd        `cmd:"" help:"List keys and their holders."`
-	Show      showCmd      `cmd:"" help:"Show who holds a key."`
-	Watch     watchCmd     `cmd:"" help:"Show changes of keys as they happen."`
+	Show      showCmd      `cmd:"" help:"Show who holds a key, and who waits."`
+	Watch     watchCmd     `cmd:"" help:"Show keys as they change hands."`
 	Break     breakCmd     `cmd:"" help:"Take a key away from its holders."`
 	Leaders   leadersCmd   `cmd:"" help:"Show who leads."`
-	Jobs      jobsCmd      `cmd:"" help:"Show scheduled jobs, run one now, pause, resume or forget it."`
-	OnceLs    onceLsCmd    `cmd:"" help:"List what was run once: by whom, when, for how long, how it ended."`
-	Paths     pathsCmd     `cmd:"" help:"Lock paths of a tree, list and break such locks."`
-	Documents documentsCmd `cmd:"" help:"List the locked documents of a collection, or those that were set aside as dead."`
-	Doctor    doctorCmd    `cmd:"" help:"Say whether this deployment can be trusted with locks."`
+	Jobs      jobsCmd      `cmd:"" help:"List scheduled jobs; run, pause, resume or forget one."`
+	OnceLs    onceLsCmd    `cmd:"" help:"List what was run once: by whom, when, how it ended."`
+	Paths     pathsCmd     `cmd:"" help:"Lock paths of a tree; list and break such locks."`
+	Documents documentsCmd `cmd:"" help:"List the locked or dead documents of a collection."`
+	Doctor    doctorCmd    `cmd:"" help:"Check whether a deployment can be trusted with locks."`
 
 	Completion completionCmd `cmd:"" help:"Print a shell's completion script."`
 	Man        manCmd        `cmd:"" help:"Print the man page."`
 }
 
+const commonFlags = "Common flags:"
+
 const about = `Distributed locks on MongoDB, for people and scripts.
 
-Text on a terminal is a table, elsewhere lines with tabs between the fields and without
-a heading. NO_COLOR turns colours off. Times are those of the server's clock.
+   mongolock run nightly -- ./report.sh
+   mongolock ls
 
-` + exitHelp
+A list is a table on a terminal, and elsewhere lines of fields with tabs between them. Times are
+those of the server's clock. NO_COLOR turns colours off.`
 
 // An app holds what a command works with.
 type app struct {
@@ -82,22 +85,25 @@ type app struct {
 }
 
 func parser(c *cli, out, errs io.Writer) (*kong.Kong, error) {
-	return kong.New(c,
+	k, err := kong.New(c,
 		kong.Name("mongolock"),
 		kong.Description(about),
 		kong.Writers(out, errs),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		kong.Vars{"version": version()},
+		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: commonFlags}}),
 		kong.Help(help),
 	)
+	if err == nil {
+		own := k.Model.HelpFlag
+		own.Help, own.Group = "Print help; after a command, its own.", k.Model.Flags[len(k.Model.Flags)-1].Group
+	}
+	return k, err
 }
 
-// help is kong's help, but keeps the line breaks of a command's own help.
+// help is kong's help in another order. The common flags and the exit codes are at the end of the
+// program's own help, and not in that of each command.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
-	cmd := ctx.Selected()
-	if cmd == nil {
-		return kong.DefaultHelpPrinter(options, ctx)
-	}
 	options.Compact = true
 	out := ctx.Stdout
 	var text strings.Builder
@@ -105,7 +111,16 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	err := kong.DefaultHelpPrinter(options, ctx)
 	ctx.Stdout = out
 	_, rest, _ := strings.Cut(text.String(), "\n\n")
-	_, failed := fmt.Fprintf(out, "Usage: mongolock %s\n\n%s", synopsis(cmd), rest)
+	before, rest, _ := strings.Cut(rest, commonFlags+"\n")
+	flags, after, _ := strings.Cut(strings.TrimSpace(rest), "\n\n")
+	usage, last := "<command> [flags] [arguments]", commonFlags+"\n  "+flags+"\n\n"+exitHelp
+	if cmd := ctx.Selected(); cmd != nil {
+		usage, last = synopsis(cmd), "See mongolock --help for the common flags (--uri, --db, --output and others) and the exit codes."
+	}
+	if after != "" {
+		before += after + "\n\n"
+	}
+	_, failed := fmt.Fprintf(out, "Usage: mongolock %s\n\n%s%s\n", usage, before, last)
 	return errors.Join(err, failed)
 }
 

@@ -18,32 +18,34 @@ import (
 // A onceCmd is `mongolock once`.
 type onceCmd struct {
 	Name     string        `arg:"" help:"The name under which it is recorded."`
-	Wait     time.Duration `help:"Give up when another process still runs it after so long. By default never." placeholder:"10m"`
-	Content  []string      `help:"A file whose content is what is run; may be given again. By default the command and its arguments are." placeholder:"FILE" sep:"none"`
-	Checksum string        `help:"Any text that stands for what is run, in place of --content: a version, say." placeholder:"TEXT"`
-	Again    string        `help:"Run it again though it is done; the reason is recorded." placeholder:"WHY"`
-	TTL      time.Duration `name:"ttl" help:"How soon another process takes over after this one died." default:"30s" placeholder:"30s"`
+	Wait     time.Duration `help:"Give up, with 76, if another process still runs it after this long (default: wait for ever)." placeholder:"10m"`
+	Content  []string      `help:"File whose content is what is run; repeatable (default: the command and its arguments are)." placeholder:"FILE" sep:"none"`
+	Checksum string        `help:"Text that stands for what is run, in place of --content, such as a version." placeholder:"TEXT"`
+	Again    string        `help:"Run it again although it is done, and record why." placeholder:"WHY"`
+	MaxHold  time.Duration `help:"End the command when it has run this long." placeholder:"1h"`
+	TTL      time.Duration `name:"ttl" help:"How soon another process takes over if this one dies (default: 30s)." default:"30s" placeholder:"30s"`
 	Margin   time.Duration `help:"As that of run." placeholder:"1s"`
-	MaxHold  time.Duration `help:"End the command when it has run for so long." placeholder:"1h"`
-	Note     string        `help:"A text that is recorded with the run; by default the command." placeholder:"TEXT"`
+	Note     string        `help:"Text that is recorded with the run (default: the command's words before its first option)." placeholder:"TEXT"`
 	argv
 }
 
 // Help says what does not fit into a line.
 func (*onceCmd) Help() string {
-	return `For migrations and set-up on hosts that start together. One of them runs the command. The
-others wait and end as it ended: with 0 if it is done, with 72 if it failed there. Once it
-is done, nobody runs it any more. A command that failed is run again by the next call; one
-whose process died, or was told to end by a signal, by a process that waits. mongolock
-once-ls shows who ran what, when, for how long, and how that ended.
+	return `Example:
 
-The command may run twice: its process may die when the work is done and the record is not.
-MONGOLOCK_RUN is 1 in the first run; later an earlier run may have done a part of the work.
+   mongolock once add-index -- ./add-index.sh
 
-The checksum of what is run is recorded. A call with another one than that which is done
-runs nothing and ends with 73: give changed work a new name.
+For migrations and set-up on hosts that start together. One host runs the command. The others wait,
+and exit with 0 when it is done, or with 72 if it failed there. From then on nobody runs it: a call
+says who did, and exits with 0. A command that failed is run again by the next call. One whose
+process died, or was told to end by a signal, is run again by a process that waits. mongolock
+once-ls lists all runs.
 
-The command has run's environment, and is ended as under run.`
+The command may run twice, if its process dies between the end of the work and its record.
+MONGOLOCK_RUN is 1 in the first run; later, an earlier run may have done a part of the work.
+
+The checksum of what is run is recorded. A call with another checksum runs nothing and exits with
+73: give changed work a new name. The environment is that of run, and so is the end of the command.`
 }
 
 func (c *onceCmd) check() error {
@@ -225,6 +227,7 @@ func (c *onceLsCmd) Run(a *app) error {
 		}
 		return p.flush()
 	}
+	p.none = func() { a.nothing(ctx, coll) }
 	for r, err := range once.List(ctx, coll) {
 		if err == nil {
 			err = show(p, r, r.Past[max(0, len(r.Past)-1):])

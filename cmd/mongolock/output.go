@@ -24,6 +24,8 @@ type printer struct {
 	width  int
 
 	heading []string
+	some    bool     // at least one row has come
+	none    func()   // says at the end that no row has come
 	rows    [][]cell // those of the part of a table that is not written yet
 	widths  []int    // of the columns so far
 }
@@ -62,6 +64,7 @@ func (a *app) printer(heading ...string) *printer {
 
 // row takes one row: the cells to show, and the object to encode.
 func (p *printer) row(object any, cells ...cell) error {
+	p.some = true
 	switch {
 	case p.asJSON:
 		return p.encode(object)
@@ -87,6 +90,9 @@ func (p *printer) encode(object any) error {
 
 // flush writes the table, or the rest of it.
 func (p *printer) flush() error {
+	if !p.some && p.none != nil {
+		p.none()
+	}
 	if len(p.rows) == 0 {
 		return nil
 	}

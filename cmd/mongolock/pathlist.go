@@ -56,6 +56,7 @@ func (c *pathLsCmd) Run(a *app) error {
 		return err
 	}
 	p := a.printer("path", "mode", "depth", "lease", "owner", "token")
+	p.none = func() { c.nothing(ctx, a) }
 	for _, l := range locks {
 		v := viewOfLock(l)
 		left := cell{"without end", yellow}
@@ -150,7 +151,7 @@ func (c *pathBreakCmd) Run(a *app) error {
 // ask asks on the terminal.
 func ask(a *app) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exitf(exitDeclined, "standard input is no terminal that could be asked: --yes breaks without asking")
+		return exitf(exitDeclined, "standard input is not a terminal: nothing is broken without --yes")
 	}
 	fmt.Fprint(a.stderr, "Break it? [y/N] ")
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')

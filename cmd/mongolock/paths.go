@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -22,8 +24,10 @@ type pathsCmd struct {
 
 // A place is the part of the command line that says where a tree is.
 type place struct {
-	Tree string `help:"The tree's name." default:"files" env:"MONGOLOCK_TREE" placeholder:"NAME"`
-	Dir  string `help:"Keep the tree in this directory, for the processes of one host; by default it is on MongoDB." env:"MONGOLOCK_DIR" placeholder:"DIR"`
+	Tree string `help:"Name of the tree (default: files)." default:"files" env:"MONGOLOCK_TREE" placeholder:"NAME"`
+	Dir  string `help:"Keep the tree in this directory, for the processes of one host, and not on MongoDB." env:"MONGOLOCK_DIR" placeholder:"DIR"`
+
+	coll *mongo.Collection // of a tree on MongoDB, once it is open
 }
 
 // open opens the tree. The function that it returns closes it.
@@ -44,8 +48,8 @@ func (p *place) open(ctx context.Context, a *app, opts ...pathlock.Option) (*pat
 		if err != nil {
 			return nil, nil, err
 		}
-		shut = d.close
-		if storage, err = pathlock.OnMongo(d.collection(&a.connection, "locks")); err != nil {
+		shut, p.coll = d.close, d.collection(&a.connection, "locks")
+		if storage, err = pathlock.OnMongo(p.coll); err != nil {
 			shut()
 			return nil, nil, err
 		}
@@ -56,6 +60,13 @@ func (p *place) open(ctx context.Context, a *app, opts ...pathlock.Option) (*pat
 		return nil, nil, exitf(exitUsage, "--tree: %s", reason(err))
 	}
 	return tree, func() { _ = tree.Close(); shut() }, nil
+}
+
+// nothing says on standard error that a list found no lock.
+func (p *place) nothing(ctx context.Context, a *app) {
+	if p.coll == nil || !a.missing(ctx, p.coll) {
+		fmt.Fprintf(a.stderr, "mongolock: nothing is locked in the tree %s\n", shown(p.Tree))
+	}
 }
 
 // check tries the tree's name on a storage in memory.
@@ -94,28 +105,32 @@ func (a *app) owner(note string) []byte {
 type pathLockCmd struct {
 	place
 	Path   string        `arg:"" help:"The path, such as src/api."`
-	Only   bool          `help:"Hold the path itself, and not what is below it."`
-	Shared bool          `help:"Hold it together with others that ask so."`
-	Wait   time.Duration `help:"Give up when the path is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
-	Try    bool          `help:"Do not wait for the path." xor:"wait"`
-	TTL    time.Duration `name:"ttl" help:"How long the path stays taken after this process died." default:"30s" placeholder:"30s"`
+	Try    bool          `help:"Do not wait: exit with 75 if the path is held." xor:"wait"`
+	Wait   time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
+	Shared bool          `help:"Share the path with others that ask for it with --shared."`
+	Only   bool          `help:"Lock the path itself, without what is below it."`
+	TTL    time.Duration `name:"ttl" help:"How long the path stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
 	Margin time.Duration `help:"As that of run." placeholder:"1s"`
-	Note   string        `help:"A text that others see beside the path; by default the command." placeholder:"TEXT"`
+	Note   string        `help:"Text that others see beside the path (default: the command's words before its first option)." placeholder:"TEXT"`
 	argv
 }
 
 // Help says what does not fit into a line.
 func (*pathLockCmd) Help() string {
-	return `The path and everything below it is held until the command ends; nobody else is granted a
-path above, on or below it that overlaps. The lock is refreshed every third of the TTL. When
-it is lost the command's process group is ended, as under run, before others can have it.
+	return `Example:
 
-The command's environment has MONGOLOCK_KEY, the path, MONGOLOCK_DEADLINE, as under run, and
-MONGOLOCK_PATH_TOKEN, which is as good as the lock. It is no number that rises: a resource
-that is to refuse a late writer needs a key and run.
+   mongolock paths lock src/api -- make generate
 
-Paths are compared by their segments: src/api, /src/api and /src//api/ are one path, and the
-segments . and .. are refused. They need not be files.`
+The path and everything below it is locked until the command ends: meanwhile no overlapping path is
+granted to others. If the lock is lost, the command's process group is ended before others can have
+the path, as under run.
+
+The command's environment has MONGOLOCK_KEY (the path), MONGOLOCK_DEADLINE (as under run), and
+MONGOLOCK_PATH_TOKEN, which is as secret as the lock. That is not a fencing token: to fence a
+resource, lock a key with run.
+
+src/api, /src/api and /src//api/ are one path; the segments . and .. are refused. A path need not
+be a file.`
 }
 
 func (c *pathLockCmd) check() error {

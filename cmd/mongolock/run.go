@@ -14,57 +14,60 @@ import (
 // A runCmd is `mongolock run`.
 type runCmd struct {
 	Key     string        `arg:"" help:"The key to hold."`
-	Wait    time.Duration `help:"Give up when the key is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
-	Try     bool          `help:"Do not wait for the key." xor:"wait"`
-	Shared  bool          `help:"Hold the key together with others that ask so." xor:"mode"`
-	Permits *int          `help:"Take one of N permits of the key." xor:"mode" placeholder:"N"`
-	MinHold time.Duration `help:"Keep the key for so long after it was granted, though the command ends sooner: for one short job on hosts whose clocks differ." placeholder:"30s"`
-	At      string        `help:"Run for the due time that has come last by a cron expression, in this host's time zone, unless another host has claimed it. For a crontab that is on many hosts." placeholder:"'0 3 * * *'"`
-	Held    *int          `name:"held-exit-code" help:"End with N, and in silence, if the key is held (--try, --wait) or the due time was claimed (--at). By default 75, 76 and 0." placeholder:"N"`
-	TTL     time.Duration `name:"ttl" help:"How long the key stays taken after this process died." default:"30s" placeholder:"30s"`
-	Margin  time.Duration `help:"How long before others can be granted the key a lost lease ends; half of it is the time between SIGTERM and SIGKILL. By default a tenth of the TTL, at most 1s." placeholder:"1s"`
-	MaxHold time.Duration `help:"End the command when it has held the key for so long." placeholder:"1h"`
-	Note    string        `help:"A text that others see beside the key; by default the command." placeholder:"TEXT"`
+	Try     bool          `help:"Do not wait: exit with 75 if the key is held." xor:"wait"`
+	Wait    time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
+	Held    *int          `name:"held-exit-code" short:"E" help:"Exit with N instead, and print nothing, if the key is held (--try, --wait) or the due time is claimed (--at)." placeholder:"N"`
+	At      string        `help:"Run for the latest due time of this cron expression, unless another host has claimed it." placeholder:"'0 3 * * *'"`
+	Shared  bool          `help:"Share the key with others that ask for it with --shared." xor:"mode"`
+	Permits *int          `help:"Take one of N permits: at most N commands run at a time." xor:"mode" placeholder:"N"`
+	MinHold time.Duration `help:"Keep the key for at least this long, even if the command ends sooner." placeholder:"30s"`
+	MaxHold time.Duration `help:"End the command when it has held the key this long." placeholder:"1h"`
+	TTL     time.Duration `name:"ttl" help:"How long the key stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
+	Margin  time.Duration `help:"A lost lease ends this long before others can have the key; SIGKILL follows SIGTERM after half of it (default: a tenth of the TTL, at most 1s)." placeholder:"1s"`
+	Note    string        `help:"Text that others see beside the key (default: the command's words before its first option)." placeholder:"TEXT"`
 	argv
 }
 
 // Help says what does not fit into a line.
 func (*runCmd) Help() string {
-	return `The command runs in a process group of its own, with this environment:
+	return `Examples:
 
-   MONGOLOCK_KEY       the key
-   MONGOLOCK_TOKEN     the fencing token: greater than that of every earlier holder
-   MONGOLOCK_DEADLINE  seconds since 1970 by this host's clock: with --max-hold, when the
-                       command will be ended; without, until when the lease is good unless
-                       it is renewed (it is renewed for as long as the command runs)
+   mongolock run nightly -- ./report.sh           wait for the key, then run
+   mongolock run --try nightly -- ./report.sh     skip it if the key is held
+   mongolock run --wait 1m deploy -- make deploy  wait for a minute at most
+   mongolock run --permits 3 render -- ./render   at most three at a time
 
-With --at a crontab line stands on many hosts and runs on one of them, for each due time, however
-their clocks differ by less than the time between two:
+On many hosts the same crontab line runs once for each due time, on the host that claims it first;
+the others exit with 0 and print nothing:
 
    0 3 * * *  mongolock run --at '0 3 * * *' nightly -- ./report.sh
 
-The host that claims the due time first runs the command; the others end in silence, with 0. A
-command that fails or is killed is not run again for that due time. If the key is held (--try,
---wait) the due time is given back, and a later call can run it. Claims are kept in the
-collection locks.due, one document for each key. Without --at, --min-hold serves: the key stays
-taken for longer than the clocks differ.
+The hosts' clocks may differ by less than the time between two due times. The expression is in the
+host's time zone. A command that fails or is killed is not run again for that due time. If the key
+is held (--try, --wait) the due time is given back, and a later call can run it. Claims are kept in
+the collection locks.due. Without --at, --min-hold keeps a short job from running twice: the key
+stays taken for longer than the clocks differ.
 
-The lease is renewed until the command ends. When the lease is lost, the whole process
-group gets SIGTERM, and SIGKILL half a margin later: before another process can be granted
-the key. When the command ends, what it left in its process group is ended in the same
-way, and then the key is given back. Signals are passed on to the group. On a terminal the
-command is in the foreground, as without mongolock; Ctrl-Z stops it and mongolock.
+The command's environment has:
 
-A second process, the guard, has the same deadline and ends the group if mongolock is
-killed or stopped (SIGSTOP, Ctrl-Z for longer than the lease lasts). Not covered: a
-process that leaves the group (setsid), one that becomes another user (use sudo mongolock
-run, not mongolock run … sudo), one in an uninterruptible system call, both processes
-killed at once (on Linux the command itself ends then, what it started does not), and a
-whole machine that is paused. Only the token, checked where the command
-writes, stops those. In a pipeline whose other part reads the terminal (| less) give the
-command another standard input.
+   MONGOLOCK_KEY       the key
+   MONGOLOCK_TOKEN     the fencing token, greater than that of every earlier holder
+   MONGOLOCK_DEADLINE  seconds since 1970 by this host's clock: with --max-hold, when the
+                       command will be ended; else until when the lease is good if it is
+                       not renewed
 
-With --output json what happens to the lease is told on standard error.`
+The lease is renewed until the command ends. If it is lost, the command's process group gets
+SIGTERM and then SIGKILL, before another process can have the key. What the command leaves behind
+in its group is ended in the same way, and then the key is given back. Signals are passed on to the
+group. A second process, the guard, ends the group in time if mongolock is killed or stopped.
+
+Nothing ends a process that leaves the group (setsid) or becomes another user (so use sudo mongolock
+run, not mongolock run … sudo), one in an uninterruptible system call, or one on a machine that is
+paused; and if mongolock and the guard are killed at once, only the command itself ends, on Linux.
+Only the token, checked where the command writes, stops those. In a pipeline whose other part reads
+the terminal (| less), give the command another standard input.
+
+With --output json, what happens to the lease is printed on standard error.`
 }
 
 func (c *runCmd) margin() time.Duration { return marginOf(c.Margin, c.TTL) }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -136,15 +137,22 @@ func tryOption(key string, opt mongolock.AcquireOption) error {
 	return lease.Release()
 }
 
-// noteOf returns the command's name, and its first argument if that is a plain word, such as the
-// script of an interpreter. Other arguments may be secret.
+// noteOf returns the command's name and the plain words after it, up to the first option: that is what
+// is run, such as the script of an interpreter. What follows may be secret.
 func noteOf(command []string) string {
-	name := shown(command[0])
-	if len(command) > 1 && plainWord.MatchString(command[1]) {
-		name += " " + command[1]
+	words := []string{shown(command[0])}
+	for _, arg := range command[1:] {
+		if !plainWord.MatchString(arg) {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, arg)
 	}
-	note := []rune(name)
-	return string(note[:min(len(note), 200)])
+	note := []rune(strings.Join(words, " "))
+	if len(note) > 200 {
+		note = append(note[:199], '…')
+	}
+	return string(note)
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./-]{0,99}$`)

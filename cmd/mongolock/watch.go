@@ -19,19 +19,24 @@ import (
 // A watchCmd is `mongolock watch`.
 type watchCmd struct {
 	Prefix string         `arg:"" optional:"" help:"Only keys that begin with it."`
-	Every  *time.Duration `help:"How often to look at all keys; by default every 250ms, and every 900ms while it listens and nothing changes." placeholder:"250ms"`
-	Lines  bool           `help:"One line a change, on a terminal too."`
+	Every  *time.Duration `help:"Look at all keys this often (default: every 250ms, and every 900ms while nothing changes)." placeholder:"250ms"`
+	Lines  bool           `help:"Print one line a change on a terminal, too."`
 }
 
 // Help says what is seen.
 func (*watchCmd) Help() string {
-	return `Watch is for people who want to see what happens now: no log, and no audit. On a terminal it is
-a table of all keys, elsewhere one line a change: granted, freed, ran out, broken, waits
-(a process has joined the line of the key). It listens for the wake-ups that waiters get: a key
-that others wait for is seen to change hands as it does. Nobody announces other changes, so it
-also looks at all keys now and then, with one read: what nobody waits for, and comes and goes
-between two looks, is not seen. It says on standard error when it begins to listen, and when it
-cannot. Interrupt it to end it.`
+	return `Example:
+
+   mongolock watch billing.
+
+Watch is for people who want to see what happens now; it is not a log. On a terminal it is a table
+of all keys, elsewhere one line a change: granted, freed, ran out, broken, or waits (a process has
+joined the line of the key).
+
+It hears the wake-ups that waiters get, so it sees each change of a key that others wait for.
+Nothing announces other changes. For those it reads all keys now and then: a key that nobody waits
+for, and that is held for less than the time between two reads, is missed. On standard error it says
+when it begins to listen, and when it cannot. Ctrl-C ends it.`
 }
 
 // A change is the difference of a key between two looks.

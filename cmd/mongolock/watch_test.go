@@ -64,7 +64,7 @@ func TestWatchHearsOfAKeyThatOthersWaitFor(t *testing.T) {
 func TestWatchMakesNothingAndSaysThatItDoesNotListen(t *testing.T) {
 	p := newProgram(t)
 	w := p.start("watch", "--lines", "--every", "50ms")
-	w.says("not listening, as nobody has waited here yet (there is no collection locks.wake): looking every 50ms")
+	w.says("not listening, as nobody has waited here yet (there is no collection " + p.database().Name() + ".locks.wake): looking every 50ms")
 	names, err := p.database().ListCollectionNames(t.Context(), bson.D{})
 	require.NoError(t, err)
 	assert.Empty(t, names)
