@@ -26,7 +26,11 @@ import (
 	"github.com/mongolock/mongolock/devmongo"
 )
 
-const page = "../docs/performance.md"
+// The page for users has the figures with a target, the other one all of them.
+const (
+	page      = "../docs/performance.md"
+	everyPage = "../docs/internals/figures.md"
+)
 
 func main() {
 	run := runAll
@@ -48,7 +52,7 @@ var (
 )
 
 func runAll() error {
-	write := flag.Bool("write", false, "put the table into docs/performance.md")
+	write := flag.Bool("write", false, "put the tables into docs/performance.md and docs/internals/figures.md")
 	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that this machine has")
 	rounds := flag.Int("rounds", 3, "how often to take the ratios that depend on the machine's state, spread over the run")
 	only := flag.String("only", "", "take only the figures of this part, by the name that is printed while it runs; nothing is written")
@@ -62,7 +66,7 @@ func runAll() error {
 	}
 	fmt.Fprintln(os.Stdout, "\n"+machine)
 	if *write && *only == "" {
-		return writePage(page, markdown(all, machine))
+		return errors.Join(writePage(page, markdown(promised(all), machine)), writePage(everyPage, markdown(all, machine)))
 	}
 	return nil
 }

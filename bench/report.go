@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -75,7 +76,18 @@ func show(w io.Writer, all []figure) error {
 	return t.Flush()
 }
 
-// markdown formats the table for the page, with the machine below it.
+// promised returns the figures that have a target, without details: what the users' page shows.
+func promised(all []figure) (some []figure) {
+	for _, f := range all {
+		if f.bound != noTarget {
+			f.than, _, _ = strings.Cut(f.than, ";")
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+// markdown formats a table for a page, with the machine below it.
 func markdown(all []figure, machine string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "\n| figure | measured | target | against |")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,39 @@ func TestOnlyTheClearlyQuickerAreAhead(t *testing.T) {
 	said := pairTable.draw(all)
 	assert.Contains(t, said, "**Ahead of mongolock's 100 ms for a free pair by more than 5 %:** quicker on s (50.0).")
 	assert.Contains(t, pairTable.draw(all[:2]), "Nobody is ahead of mongolock's 100 ms")
+}
+
+// Both pages show one run.
+func TestTheSummaryOfTheUsersPageIsTakenFromTheTables(t *testing.T) {
+	rows := func(file, mark string) (rows [][]string) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(string(text), "<!-- "+mark+": begin -->")
+		table, _, found := strings.Cut(rest, "<!-- "+mark+": end -->")
+		require.True(t, found, "%s: %s", file, mark)
+		for line := range strings.Lines(table) {
+			if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) > 2 && cells[0] != "lock" {
+				rows = append(rows, cells)
+			}
+		}
+		return rows
+	}
+	const users, every = "../../docs/comparison.md", "../../docs/" + everyPage
+	shown := rows(users, "summary")
+	require.Len(t, shown, len(contenders))
+	for mark, column := range map[string]int{"pair": 2, "waiters": 3, "idle": 5} {
+		for i, row := range rows(every, mark) {
+			assert.Equal(t, shortened(row[0]), shown[i][0])
+			assert.Equal(t, shown[i][column], strings.Fields(row[2])[0], "%s of %s", mark, row[0])
+		}
+	}
+}
+
+func TestTheSummaryHasOneNumberOfEachKind(t *testing.T) {
+	r := &rival{contender: contender{name: "a lock, asked", server: "Redis, `appendfsync always`"}, idle: 640}
+	r.pair[0], r.handOver[0], r.handOver[2] = durations{time.Millisecond}, durations{2 * time.Millisecond}, durations{3 * time.Millisecond}
+	r.contended[1] = contention{rates: []float64{411}, fairness: []float64{0.93}}
+	assert.Contains(t, summary([]*rival{r}), "\n| a lock | Redis, durable | 1.00 | 2.00 | 3.00 | 640 | 411 | 0.93 |\n")
 }
 
 func TestALinkDelaysEachWayAndLosesNothing(t *testing.T) {

@@ -1,4 +1,4 @@
-// Command compare takes the figures of docs/comparison.md. It measures mongolock and other
+// Command compare takes the figures of docs/comparison.md, and of docs/internals/locks-measured.md. It measures mongolock and other
 // locks in the same ways, in turns on one machine, each on the server that it comes with.
 //
 // `make compare` runs it. It needs MONGODB_URI, and redis-server on PATH; etcd is part of
@@ -44,7 +44,7 @@ func main() {
 
 func runAll() error {
 	rounds := flag.Int("rounds", 3, "how often to take each figure, spread over the run")
-	write := flag.String("write", "", "`file` to put the tables into, between their markers")
+	write := flag.String("write", "", "`file` to put the summary into, between its markers; every table goes into internals/locks-measured.md beside it")
 	only := flag.String("only", "", "take only these parts, by the names that are printed while it runs, with commas between; nothing is written")
 	which := flag.String("locks", "", "compare only the locks whose short names match this `expression`; nothing is written")
 	flag.Parse()
@@ -146,7 +146,7 @@ func compare(ctx context.Context, rounds int, only, write string, match *regexp.
 	if write == "" {
 		return nil
 	}
-	return putTables(write, tables)
+	return putPages(write, tables, all)
 }
 
 // startAll starts the server of each contender that matches. Those that run are returned in

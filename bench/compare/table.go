@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -145,6 +147,33 @@ var idleTable = table{
 	[]lead{{"%s requests a second", func(r *rival) float64 { return r.idle }, rate}},
 }
 
+// summary is the table of the users' page: one number of each kind.
+func summary(all []*rival) string {
+	var b strings.Builder
+	columns := []string{
+		"lock", "server", "free key, ms", "handed to 1 waiter, ms", "one of 64, ms",
+		"requests a second of 64 waiters", "grants a second of 8 processes", "Jain's index",
+	}
+	fmt.Fprintf(&b, "| %s |\n|---|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---:|", len(columns)-2))
+	for _, r := range all {
+		server, _, _ := strings.Cut(r.server, ",")
+		switch {
+		case strings.HasPrefix(r.server, "secantus"):
+			server = "SecantusDB"
+		case strings.Contains(r.server, "always"):
+			server = "Redis, durable"
+		default:
+			server = shortened(server)
+		}
+		cells := []string{
+			shortened(r.name), server, inMS(r.pair[0].seconds()), inMS(r.handOver[0].seconds()), inMS(r.handOver[2].seconds()),
+			rate(r.idle), rate(middle(r.contended[1].rates)), fmt.Sprintf("%.2f", middle(r.contended[1].fairness)),
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return b.String()
+}
+
 func (t table) draw(all []*rival) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| lock | server | %s |\n|---|---|%s\n", strings.Join(t.columns, " | "), strings.Repeat("---:|", len(t.columns)))
@@ -206,6 +235,15 @@ func load() (x float64) {
 		_, _ = fmt.Sscan(string(text), &x)
 	}
 	return x
+}
+
+// everyPage is the page with every table, beside the users' page, which has the summary.
+const everyPage = "internals/locks-measured.md"
+
+// putPages writes the users' page and the one with every table.
+func putPages(file string, tables map[string]string, all []*rival) error {
+	about := map[string]string{"machine": tables["machine"], "summary": summary(all)}
+	return errors.Join(putTables(file, about), putTables(filepath.Join(filepath.Dir(file), everyPage), tables))
 }
 
 // putTables puts each table between the markers of its name in a page.

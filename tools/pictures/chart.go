@@ -16,13 +16,13 @@ type panel struct {
 	unit         string // of the numbers in the picture's text
 }
 
-// A bar is one number of a cell in one of the tables of docs/comparison.md.
+// A bar is one number of a cell in one of the tables of docs/internals/locks-measured.md.
 type bar struct {
 	table        string
 	column, part int // of those after lock and server; and of a cell with several numbers
 }
 
-// charts are the plots of docs/comparison.md, by the path of the picture.
+// charts are the plots of those tables, by the path of the picture.
 var charts = map[string]struct {
 	title  string
 	panels []panel
@@ -30,20 +30,6 @@ var charts = map[string]struct {
 	"docs/pictures/comparison.svg": {"How soon a waiter gets the key, and what waiting costs", []panel{
 		{"milliseconds from the release:", "median, and 95 of 100", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},
 		{"requests a second", "with one holder and 64 waiters", []bar{{"idle", 0, 0}}, "requests a second"},
-	}},
-	"docs/pictures/comparison-waiters.svg": {"Milliseconds from a release to the next grant: median, and 95 of 100", []panel{
-		{"1 waiter", "", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},
-		{"8 waiters", "", []bar{{"waiters", 1, 0}, {"waiters", 1, 1}}, "ms"},
-		{"64 waiters", "", []bar{{"waiters", 2, 0}, {"waiters", 2, 1}}, "ms"},
-	}},
-	"docs/pictures/comparison-network.svg": {"Milliseconds with a network between: none, a round trip of 1 ms, and of 10 ms", []panel{
-		{"a free key, acquired and released", "median", []bar{{"pair", 0, 0}, {"network", 0, 0}, {"network", 1, 0}}, "ms"},
-		{"handed to one waiter", "median", []bar{{"waiters", 0, 0}, {"network", 2, 0}, {"network", 3, 0}}, "ms"},
-	}},
-	"docs/pictures/comparison-contended.svg": {"Eight processes that want one key, and a holder that is killed", []panel{
-		{"grants a second", "", []bar{{"contended", 0, 0}}, "grants a second"},
-		{"fairness: Jain's index", "1: all have the same", []bar{{"contended", 1, 0}}, "of 1"},
-		{"seconds after a kill", "with a TTL of 5 s: median", []bar{{"crash", 0, 0}}, "s"},
 	}},
 }
 

@@ -189,12 +189,13 @@ func summary(said io.Reader) (shows []string) {
 	return shows
 }
 
-// page draws docs/servers.md.
+// page draws docs/servers.md: a row for each record, its source as a note below the table, and the versions
+// that did not run, with the command that runs them.
 func page(records []record) string {
 	var s strings.Builder
 	s.WriteString(head)
-	s.WriteString("| server | " + strings.Join(steps, " | ") + " |\n|---|" + strings.Repeat("---|", len(steps)) + "\n")
-	var names []string
+	s.WriteString("| server | what ran | result |\n|---|---|---|\n")
+	var names, sources []string
 	for _, v := range planned {
 		names = append(names, "MongoDB "+v)
 	}
@@ -203,73 +204,102 @@ func page(records []record) string {
 			names = append(names, r.Server)
 		}
 	}
+	var waiting []string
 	for _, name := range names {
-		s.WriteString("| " + name)
-		for _, step := range steps {
-			s.WriteString(" | " + cell(records, name, step))
-		}
-		s.WriteString(" |\n")
-	}
-	for _, name := range names {
-		s.WriteString("\n## " + name + "\n")
-		ran, here := false, false
+		here := false
 		for _, r := range records {
 			if r.Server == name {
-				ran, here = true, here || r.Source == ""
-				s.WriteString(entry(r))
+				here = here || r.Source == ""
+				if r.Source != "" && !slices.Contains(sources, r.Source) {
+					sources = append(sources, r.Source)
+				}
+				s.WriteString(row(r, slices.Index(sources, r.Source)+1))
 			}
 		}
 		if version, ok := strings.CutPrefix(name, "MongoDB "); ok && !here {
-			s.WriteString(map[bool]string{true: "\nBy this repository's own command: not run yet.\n", false: "\nNot run yet.\n"}[ran])
-			s.WriteString("\n```\nmake versions VERSIONS=" + version + " D=10m\n```\n")
+			waiting = append(waiting, version)
 		}
 	}
-	return s.String()
+	s.WriteString("\n")
+	for i, source := range sources {
+		fmt.Fprintf(&s, "[%d] Recorded elsewhere: %s.\n\n", i+1, source)
+	}
+	if len(waiting) > 0 {
+		s.WriteString("Not run yet by this repository's own command: `make versions VERSIONS=\"" + strings.Join(waiting, " ") + "\" D=10m`.\n")
+	}
+	return s.String() + tail
 }
 
-func cell(records []record, name, step string) string {
-	for _, r := range slices.Backward(records) {
-		switch {
-		case r.Server != name || r.What != step:
-		case r.Source != "":
-			return r.verdict() + ", recorded elsewhere"
-		default:
-			return r.verdict()
+// row is what the page says of a record. Faults are counted, each of which has a line of its own in the record;
+// lists within a line are left to the record.
+func row(r record, source int) string {
+	name := r.Server
+	if r.Is != "" {
+		name = strings.Fields(r.Server)[0] + " " + r.Is
+	}
+	var shows []string
+	faults := 0
+	for _, line := range r.Shows {
+		if fault.MatchString(line) {
+			faults++
+		} else {
+			shows = append(shows, aList.ReplaceAllString(line, ""))
 		}
 	}
-	return "not run yet"
+	if faults > 0 {
+		shows = append(shows, fmt.Sprintf("%d kinds of fault", faults))
+	}
+	what := r.What
+	if r.On != "" {
+		what += ", " + r.On
+	}
+	if source > 0 {
+		what += fmt.Sprintf(" [%d]", source)
+	}
+	return "| " + name + " | " + what + " | **" + r.verdict() + "**: " + strings.Join(shows, "; ") + " |\n"
 }
 
-func entry(r record) string {
-	var s strings.Builder
-	s.WriteString("\n**" + r.What + "**, " + r.verdict())
-	for _, part := range []struct{ before, text string }{{", on ", r.Is}, {", ", r.On}, {". Recorded elsewhere: ", r.Source}} {
-		if part.text != "" {
-			s.WriteString(part.before + part.text)
-		}
-	}
-	s.WriteString(".\n\n```\n")
-	if r.Command != "" {
-		s.WriteString("$ " + r.Command + "\n")
-	}
-	return s.String() + strings.Join(append(slices.Clone(r.Shows), "```\n"), "\n")
-}
+var (
+	fault = regexp.MustCompile(`^\d+ × `)
+	aList = regexp.MustCompile(`,? ?(map\[[^\]]*\]|\([^)]*\))`)
+)
 
-const head = `# Servers that the tests ran on
+const head = `# Servers
 
-` + "`make versions`" + ` runs everything again and draws this page from [servers.json](servers.json). That file contains only what really ran.
-[operations.md §14](operations.md#14-servers) says what each server is good for, and [compatible.md](compatible.md) what is known of
-compatible services.
+Which versions are supported says [SUPPORT](../SUPPORT.md); this page, what each server is good for, and what ran on it.
 
-| column | meaning |
+| server | status |
 |---|---|
-| tests | the tests of ` + "`make test`" + ` |
-| chaos | real processes use one server while it is broken |
-| chaos on a set | the same with a replica set of three members whose clocks differ ([guarantees.md](internals/evidence.md#chaos-on-a-set)) |
+| MongoDB 4.4 to 9.0, replica set | written for it, run as below |
+| MongoDB, standalone | for development: a grant takes one more command, clean-ups are repeated |
+| MongoDB, sharded cluster | an unsharded collection, or one sharded by ` + "`_id`" + `. This repository's tests have a mongos in memory |
+| MongoDB Atlas | the same servers; not tried |
+| SecantusDB 0.5.3-beta.196 | the tests run on it all the time. One node, with ` + "`--sync-on-commit`" + `; itself a beta |
+| FerretDB v1.24.2 | for development, behind [devmongo](../devmongo/README.md)'s gate, one command at a time; without the gate several takeovers of one lock can win |
+| FerretDB v2, Amazon DocumentDB, Azure Cosmos DB | not tried, not supported: [below](#other-servers) |
 
-*Held* means that no test failed, and that the checks of the recorded history found no violation. If a server lacks a feature, the tests that need it
-are skipped by name and counted. *Recorded elsewhere* means that ` + "`make versions`" + ` did
-not produce the result: its source is named below. *Not run yet* means that no result is recorded. (` + "`make test`" + ` runs on SecantusDB all the
-time, and records nothing here.)
+## What ran
 
+` + "`make versions`" + ` draws this from [servers.json](servers.json), which has the commands. *Held*: no promise was broken. *Chaos* is real
+processes on servers that are killed, stopped and cut off meanwhile.
+
+`
+
+const tail = `
+## Other servers
+
+` + "`make try URI='mongodb://…'`" + ` tries your server, in collections of its own in the database ` + "`mongolock_test`" + `, and
+prints a verdict. It tries no failover. This is what a server needs (without the first four no lock is possible), and what
+two services' own documents say:
+
+| need | Amazon DocumentDB | Azure Cosmos DB, request units |
+|---|---|---|
+| of concurrent conditional updates of a document exactly one matches | [each statement is atomic](https://docs.aws.amazon.com/documentdb/latest/developerguide/functional-differences.html); more is not stated | [findAndModify](https://learn.microsoft.com/en-us/azure/cosmos-db/mongodb/feature-support-42); more is not stated |
+| one place accepts writes | [one primary](https://docs.aws.amazon.com/documentdb/latest/devguide/how-it-works.html) | not with several write regions, where [the last write wins](https://learn.microsoft.com/azure/cosmos-db/conflict-resolution-policies): two may hold a key |
+| a majority's writes are never lost | [six copies](https://docs.aws.amazon.com/documentdb/latest/devguide/how-it-works.html) | by consistency level |
+| the primary shows its last write | yes | by consistency level |
+| retryable writes; else clean-ups are repeated | [from 8.0.2](https://docs.aws.amazon.com/documentdb/latest/developerguide/retryable-writes.html) | [switch on](https://learn.microsoft.com/azure/cosmos-db/mongodb/how-to-configure-capabilities) |
+| ` + "`operationTime`, `electionId`" + `; else one more command, later takeovers | not stated | not stated |
+| capped collections; else waiters poll | [no](https://docs.aws.amazon.com/documentdb/latest/devguide/mongo-apis.html) | [no](https://docs.azure.cn/cosmos-db/mongodb/feature-support-40) |
+| a partial TTL index on a date; else remove leftovers yourself | [5.0](https://docs.aws.amazon.com/documentdb/latest/developerguide/partial-index.html) | [only on ` + "`_ts`" + `](https://learn.microsoft.com/azure/cosmos-db/mongodb-time-to-live), not by a lock's end |
 `

@@ -21,20 +21,18 @@ func TestThePageIsDrawnFromTheRecordsOfRuns(t *testing.T) {
 
 func TestAVersionThatDidNotRunSaysSoWithItsCommand(t *testing.T) {
 	drawn := page([]record{
-		{Server: "MongoDB 4.4", What: "chaos", OK: true, Source: "somebody's note"},
+		{Server: "MongoDB 4.4", What: "chaos", OK: true, Source: "somebody's note", Shows: []string{"12 grants"}},
 		{Server: "MongoDB 5.0", What: "tests", OK: true, Is: "5.0.9", Shows: []string{"tests: 9 passed"}},
 	})
-	assert.Contains(t, drawn, "| MongoDB 4.4 | not run yet | held, recorded elsewhere | not run yet |")
-	assert.Contains(t, drawn, "| MongoDB 5.0 | held | not run yet | not run yet |")
-	assert.Contains(t, drawn, "| MongoDB 9.0 | not run yet | not run yet | not run yet |")
-	section := func(name string) string {
-		_, after, _ := strings.Cut(drawn, "\n## "+name+"\n")
-		own, _, _ := strings.Cut(after, "\n## ")
-		return own
-	}
-	assert.Contains(t, section("MongoDB 9.0"), "Not run yet.\n\n```\nmake versions VERSIONS=9.0")
-	assert.Contains(t, section("MongoDB 4.4"), "not run yet.\n\n```\nmake versions VERSIONS=4.4")
-	assert.NotContains(t, section("MongoDB 5.0"), "not run yet")
+	assert.Contains(t, drawn, "| MongoDB 4.4 | chaos [1] | **held**: 12 grants |\n")
+	assert.Contains(t, drawn, "\n[1] Recorded elsewhere: somebody's note.\n")
+	assert.Contains(t, drawn, "| MongoDB 5.0.9 | tests | **held**: tests: 9 passed |\n")
+	assert.Contains(t, drawn, "\nNot run yet by this repository's own command: `make versions VERSIONS=\"4.4 6.0 7.0 8.0 9.0\" D=10m`.\n", "all but the one that ran")
+}
+
+func TestFaultsAreCountedAndListsLeftToTheRecord(t *testing.T) {
+	r := record{Server: "MongoDB 7.0", What: "chaos", Is: "7.0.1", On: "2026-11-22", Shows: []string{"12 grants (3 alone), map[a:1 b:2], 4 events", "1 × link cut", "6 × reply lost"}}
+	assert.Equal(t, "| MongoDB 7.0.1 | chaos, 2026-11-22 | **failed**: 12 grants, 4 events; 2 kinds of fault |\n", row(r, 0))
 }
 
 func TestOnlyTheRecordsOfNewRunsAreReplaced(t *testing.T) {

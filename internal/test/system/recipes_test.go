@@ -2,6 +2,7 @@ package system
 
 import (
 	"errors"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,26 +21,36 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// triedRecipes are the recipes of docs/operations.md that the tests below run.
+const recipes = "../../../docs/recipes.js"
+
+// triedRecipes are the recipes of that file that the tests below run.
 var triedRecipes = []string{
 	"make the index", "see the indexes", "drop the index",
 	"make the role", "make the user", "let the role make the index", "let the role use wake-ups",
-	"look at one lock", "list what is held", "list one service's locks", "list what has run out", "list strangers",
+	"look at one lock", "list what is held", "list one service's locks", "list what has run out", "list foreign documents",
 	"break a lock", "free a lock", "free one of those who share", "take a process out of the line", "wake the first in line", "remove what has run out", "remove every lock",
 }
 
-var recipeBlock = regexp.MustCompile("(?s)```js\ndb\\.runCommand\\(([^`]*)\\)\n```\n<!-- recipe: ([^\n]*) -->")
+// A recipe has its name, some lines on what it does, and one command.
+var recipeBlock = regexp.MustCompile(`(?m)^// recipe: (.*)\n(?:// .*\n)+db\.runCommand\((?s:(.*?))\);\n(?:\n|\z)`)
+
+func recipeFile(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(recipes)
+	require.NoError(t, err)
+	return string(text)
+}
 
 func TestEveryRecipeIsTried(t *testing.T) {
 	t.Parallel()
-	page := operationsPage(t)
+	text := recipeFile(t)
 	var found []string
-	for _, m := range recipeBlock.FindAllStringSubmatch(page, -1) {
-		found = append(found, m[2])
-		assert.Contains(t, triedRecipes, m[2], "a recipe that no test tries")
+	for _, m := range recipeBlock.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+		assert.Contains(t, triedRecipes, m[1], "a recipe that no test tries")
 	}
-	blocks := strings.Count(page, "```js")
-	assert.Equal(t, len(found), blocks, "%d js blocks, %d recipes in them, %d tried", blocks, len(found), len(triedRecipes))
+	commands := strings.Count(text, "\ndb.")
+	assert.Equal(t, len(found), commands, "%d commands, %d recipes, %d tried", commands, len(found), len(triedRecipes))
 	assert.Len(t, found, len(triedRecipes), "recipes tried")
 }
 
@@ -51,13 +62,13 @@ type shell struct {
 
 func (sh shell) command(name string, filled ...string) bson.D {
 	sh.t.Helper()
-	for _, m := range recipeBlock.FindAllStringSubmatch(operationsPage(sh.t), -1) {
-		if m[2] != name {
+	for _, m := range recipeBlock.FindAllStringSubmatch(recipeFile(sh.t), -1) {
+		if m[1] != name {
 			continue
 		}
 		filled = append(filled, // as a shell does
 			"new Date(db.hello().localTime - 60000)", `{"$date": "`+sh.serverTime().Add(-time.Minute).Format(time.RFC3339Nano)+`"}`)
-		text := strings.NewReplacer(append(filled, `"topic": "locks"`, `"topic": "locks"`, `"locks"`, `"`+sh.coll.Name()+`"`, `"locks.wake"`, `"`+sh.coll.Name()+`.wake"`)...).Replace(m[1])
+		text := strings.NewReplacer(append(filled, `"topic": "locks"`, `"topic": "locks"`, `"locks"`, `"`+sh.coll.Name()+`"`, `"locks.wake"`, `"`+sh.coll.Name()+`.wake"`)...).Replace(m[2])
 		require.Empty(sh.t, regexp.MustCompile(`<[A-Z]+>`).FindString(text), "%q is not filled in", name)
 		var command bson.D
 		require.NoError(sh.t, bson.UnmarshalExtJSON([]byte(text), false, &command), "%q is not strict extended JSON", name)
@@ -183,7 +194,7 @@ func TestTheRecipesListAServicesLocksAndForeignDocuments(t *testing.T) {
 	sh, _ := shellOverOneOfEach(t)
 	assert.Equal(t, []string{"billing:held"}, sh.listed("list one service's locks", "<PREFIX>", "billing:"), "billing")
 	assert.Empty(t, sh.listed("list one service's locks", "<PREFIX>", "illing:"), "what begins otherwise")
-	assert.Equal(t, []string{"foreign"}, sh.listed("list strangers"), "foreign documents")
+	assert.Equal(t, []string{"foreign"}, sh.listed("list foreign documents"), "foreign documents")
 }
 
 func TestTheRecipesListHeldAndExpiredLocks(t *testing.T) {
