@@ -342,7 +342,7 @@ check-workflows:
 	pipx run zizmor==1.32.0 --offline --no-progress .github/workflows
 
 .PHONY: licences
-licences: ## develop: writes docs/dependencies.md
+licences: ## develop: writes docs/internals/dependencies.md
 	go run ./tools/licences
 
 # Without TAG they are of the last commit, to try it.

@@ -39,7 +39,7 @@ func New(coll *mongo.Collection, opts ...ClientOption) (*Client, error) {
 
 // WithoutIndex leaves making the TTL index to you: the first grant does not make it. The index
 // only removes locks whose holders crashed, an hour after they ran out. Make it with
-// EnsureIndex, or as docs/operations.md shows.
+// EnsureIndex, or as docs/recipes.js shows.
 func WithoutIndex() ClientOption {
 	return clientOption(func(c *config) error { c.noIndex = true; return nil })
 }

@@ -93,14 +93,20 @@ func anchors(page string) []string {
 // Comments and pages cite a page by its sections: "design.md §4.3".
 func TestEverySectionThatIsCitedExists(t *testing.T) {
 	all := pages(t)
-	cited := regexp.MustCompile(`(design|operations)\.md(?:\)|\]\([^)]*\))? §(\d+(?:\.\d+)?)`)
+	pathOf := make(map[string]string)
+	for path := range all {
+		if strings.HasPrefix(path, "docs/") && !strings.HasSuffix(path, "README.md") {
+			pathOf[filepath.Base(path)] = path
+		}
+	}
+	cited := regexp.MustCompile(`([a-z-]+\.md)(?:\)|\]\([^)]*\))? §(\d+(?:\.\d+)?)`)
 	found := 0
 	for _, texts := range []map[string]string{all, filesEndingIn(t, ".go"), filesEndingIn(t, "golangci.yml")} {
 		for file, text := range texts {
 			for _, c := range cited.FindAllStringSubmatch(text, -1) {
 				found++
 				section := regexp.MustCompile(`(?m)^#+ ` + regexp.QuoteMeta(c[2]) + `\.? `)
-				assert.True(t, section.MatchString(all[map[string]string{"design": "docs/internals/design.md", "operations": "docs/operations.md"}[c[1]]]), "%s cites %s.md §%s", file, c[1], c[2])
+				assert.True(t, section.MatchString(all[pathOf[c[1]]]), "%s cites %s §%s", file, c[1], c[2])
 			}
 		}
 	}
@@ -148,8 +154,8 @@ func TestEveryMakeTargetThatThePagesNameExists(t *testing.T) {
 }
 
 // An operator searches the log for what the page says.
-func TestEveryLogLineOfTheOperationsPageIsWrittenByTheCode(t *testing.T) {
-	_, monitoring, found := strings.Cut(pages(t)["docs/operations.md"], "\n## 11. Monitoring\n")
+func TestEveryLogLineOfTheReferenceIsWrittenByTheCode(t *testing.T) {
+	_, monitoring, found := strings.Cut(pages(t)["docs/reference.md"], "\n## Log lines\n")
 	require.True(t, found)
 	lines := regexp.MustCompile("(?m)^\\| (warn|info|debug) \\| `([^`]*)`").FindAllStringSubmatch(monitoring, -1)
 	require.NotEmpty(t, lines)
@@ -220,13 +226,84 @@ func TestTheReadmeIsShort(t *testing.T) {
 	assert.LessOrEqual(t, len(strings.Fields(pages(t)["README.md"])), 800, "words")
 }
 
-func TestEveryPageIsOnTheMap(t *testing.T) {
-	all := pages(t)
-	for page := range all {
-		if name, ok := strings.CutPrefix(page, "docs/"); ok && name != "index.md" && !strings.Contains(name, "/") {
-			assert.Contains(t, all["docs/index.md"], "]("+name+")", "docs/index.md")
+// What a user may have to read: the README and the pages of docs, with their code and tables.
+func TestThePagesOfUsersAreShort(t *testing.T) {
+	n := 0
+	for page, text := range pages(t) {
+		if page == "README.md" || regexp.MustCompile(`^docs/[^/]+$`).MatchString(page) {
+			n += len(strings.Fields(text))
 		}
 	}
+	assert.LessOrEqual(t, n, 15_000, "words")
+	assert.Greater(t, n, 10_000, "the pages are found")
+}
+
+func TestTheReadmeLinksEveryPage(t *testing.T) {
+	all := pages(t)
+	for page := range all {
+		if regexp.MustCompile(`^docs/[^/]+$`).MatchString(page) {
+			assert.Contains(t, all["README.md"], "]("+page, page)
+		}
+	}
+}
+
+func TestEveryPictureIsShownOnAPage(t *testing.T) {
+	names, err := filepath.Glob("docs/pictures/*[gG]") // svg and png
+	require.NoError(t, err)
+	require.Greater(t, len(names), 5)
+	var shown []string
+	for page, text := range pages(t) {
+		for _, p := range regexp.MustCompile(`!\[[^\]]*\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
+			shown = append(shown, filepath.Join(filepath.Dir(page), p[1]))
+		}
+	}
+	for _, name := range names {
+		assert.Contains(t, shown, name)
+	}
+}
+
+// Comments, log lines, workflows and the command point to pages.
+func TestEveryPageThatTheCodeNamesExists(t *testing.T) {
+	named := regexp.MustCompile(`\bdocs/[\w/-]+\.(?:md|js|json)\b(#[\w-]+)?`)
+	all, found := pages(t), 0
+	for _, suffix := range []string{".go", ".yml", ".yaml", "Makefile", ".html"} {
+		for file, text := range filesEndingIn(t, suffix) {
+			for _, n := range named.FindAllStringSubmatch(text, -1) {
+				found++
+				path, anchor, _ := strings.Cut(n[0], "#")
+				_, err := os.Stat(path)
+				assert.NoError(t, err, "%s names %s", file, n[0])
+				if anchor != "" {
+					assert.Contains(t, anchors(all[path]), anchor, "%s names %s", file, n[0])
+				}
+			}
+		}
+	}
+	assert.Greater(t, found, 20)
+}
+
+// The guide's table has each option of the root package, where it may be given.
+func TestTheGuideListsEveryOption(t *testing.T) {
+	takes := map[string]string{"Option": "✓|✓", "ClientOption": "✓|", "AcquireOption": "|✓"}
+	rows := make(map[string]string)
+	_, table, found := strings.Cut(pages(t)["docs/guide.md"], "\n## Options\n")
+	require.True(t, found)
+	for _, r := range regexp.MustCompile("(?m)^\\| `(\\w+)\\([^`]*\\)`: .*\\| ?(✓?) ?\\| ?(✓?) ?\\|$").FindAllStringSubmatch(table, -1) {
+		rows[r[1]] = r[2] + "|" + r[3]
+	}
+	options := 0
+	for _, typ := range readPackage(t, ".").Types {
+		want, ok := takes[typ.Name]
+		if !ok {
+			continue
+		}
+		for _, f := range typ.Funcs {
+			options++
+			assert.Equal(t, want, rows[f.Name], f.Name)
+		}
+	}
+	assert.Len(t, rows, options, "rows and options")
+	assert.Greater(t, options, 15)
 }
 
 // exampleSources returns the files whose code runs in tests or by make demo.

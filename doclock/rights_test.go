@@ -56,7 +56,7 @@ func lacksRight(t *testing.T, err error, what string) {
 	assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, what)
 }
 
-// docs/operations.md §10 says which rights are needed. The test takes a server of its own.
+// docs/reference.md says which rights are needed. The test takes a server of its own.
 func TestOnlyCreateAndRemoveNeedMoreThanFindAndUpdate(t *testing.T) {
 	t.Parallel()
 	root, uri := guarded(t)

@@ -17,7 +17,7 @@
 // the store: the spans of an instrumented MongoDB driver are within those of the operation
 // that sent the command.
 //
-// docs/telemetry.md has the table of all names. There is no semantic convention for locks
+// Its README has the table of all names. There is no semantic convention for locks
 // yet; these names are made to become one.
 package otellock
 

@@ -62,12 +62,12 @@ func (m meter) Float64ObservableGauge(name string, opts ...metric.Float64Observa
 	return m.Meter.Float64ObservableGauge(name, opts...)
 }
 
-// The page is docs/telemetry.md.
+// The page is the README of this folder.
 func TestThePageListsEveryMetricAndAttribute(t *testing.T) {
 	is := inventory{all: make(map[string]string)}
 	_, err := otellock.New(otellock.WithMeterProvider(is))
 	require.NoError(t, err)
-	text, err := os.ReadFile("../../docs/telemetry.md")
+	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	rows := make(map[string]string) // the second column
 	for line := range strings.Lines(string(text)) {

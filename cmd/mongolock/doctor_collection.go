@@ -95,7 +95,7 @@ func (x *exam) rights(ctx context.Context) []finding {
 		case err == nil:
 			have = append(have, t.right)
 		case refusesUser(err):
-			all = append(all, finding{"rights", failure, fmt.Sprintf("without the right to %s: %s", t.right, t.without), "grant " + t.right + " on " + x.coll.Name() + " (docs/operations.md has the role)"})
+			all = append(all, finding{"rights", failure, fmt.Sprintf("without the right to %s: %s", t.right, t.without), "grant " + t.right + " on " + x.coll.Name() + " (docs/reference.md has the role)"})
 		default:
 			all = append(all, finding{"rights", failure, fmt.Sprintf("%s fails: %s", t.right, reason(err)), whatToDo(err)})
 		}
@@ -162,14 +162,14 @@ func (x *exam) index(ctx context.Context) []finding {
 			continue
 		}
 		if spec.ExpireAfterSeconds == nil || *spec.ExpireAfterSeconds < 600 {
-			return fail("drop it and make it again (docs/operations.md)", "the index %s removes locks too soon, or not by time", name)
+			return fail("drop it and create it again (docs/recipes.js)", "the index %s removes locks too soon, or not by time", name)
 		}
 		return fine("the TTL index is there: what crashed holders leave is removed after %v", time.Duration(*spec.ExpireAfterSeconds)*time.Second)
 	}
 	if x.facts.Product == "FerretDB" {
 		return warn("remove what ran out by hand now and then", "no TTL index: the server has none")
 	}
-	return warn("the next grant makes it, unless the right createIndex is missing or WithoutIndex is set; or see docs/operations.md", "the TTL index is not there: what crashed holders leave stays")
+	return warn("the next grant makes it, unless the right createIndex is missing or WithoutIndex is set; or see docs/reference.md", "the TTL index is not there: what crashed holders leave stays")
 }
 
 // wakeUps checks whether waiters hear of a key that becomes free.

@@ -21,7 +21,7 @@ var (
 // The commands on the pages are commands of this program, with flags that it has.
 func TestTheCommandsOfThePagesAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/agents.md", "../../docs/choosing.md", "README.md"} {
+	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/reference.md", "../mongolock-mcp/README.md", "../../docs/choosing.md", "README.md"} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		var lines []string

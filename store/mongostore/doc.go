@@ -9,7 +9,7 @@
 // collection beside it, named after it with ".wake", for the notices between waiting processes.
 // [FeedOn] opens that alone. All processes that share the locks use the same collection. It has a
 // document for each key that is held or waited for, and nothing for others. The store sets its own
-// read and write concerns, whatever the collection's are. docs/operations.md has the rights that it
+// read and write concerns, whatever the collection's are. docs/reference.md has the rights that it
 // needs.
 //
 // The documents and the commands are explained in docs/internals/design.md §3 and §4, whose table the

@@ -1,4 +1,4 @@
-// Command licences writes docs/dependencies.md: which modules a program compiles that imports or installs a
+// Command licences writes docs/internals/dependencies.md: which modules a program compiles that imports or installs a
 // released module of this repository, and under which licences.
 //
 //	go run ./tools/licences
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-const page = "docs/dependencies.md"
+const page = "docs/internals/dependencies.md"
 
 func main() {
 	if err := run("."); err != nil {

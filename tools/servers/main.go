@@ -266,14 +266,13 @@ var (
 
 const head = `# Servers
 
-Which versions are supported says [SUPPORT](../SUPPORT.md); this page, what each server is good for, and what ran on it.
+[SUPPORT](../SUPPORT.md) has the supported versions; this page, what each server is good for and what ran on it.
 
 | server | status |
 |---|---|
-| MongoDB 4.4 to 9.0, replica set | written for it, run as below |
+| MongoDB 4.4 to 9.0, replica set; Atlas | written for it, run as below; Atlas not tried |
 | MongoDB, standalone | for development: a grant takes one more command, clean-ups are repeated |
 | MongoDB, sharded cluster | an unsharded collection, or one sharded by ` + "`_id`" + `. This repository's tests have a mongos in memory |
-| MongoDB Atlas | the same servers; not tried |
 | SecantusDB 0.5.3-beta.196 | the tests run on it all the time. One node, with ` + "`--sync-on-commit`" + `; itself a beta |
 | FerretDB v1.24.2 | for development, behind [devmongo](../devmongo/README.md)'s gate, one command at a time; without the gate several takeovers of one lock can win |
 | FerretDB v2, Amazon DocumentDB, Azure Cosmos DB | not tried, not supported: [below](#other-servers) |
@@ -294,12 +293,12 @@ two services' own documents say:
 
 | need | Amazon DocumentDB | Azure Cosmos DB, request units |
 |---|---|---|
-| of concurrent conditional updates of a document exactly one matches | [each statement is atomic](https://docs.aws.amazon.com/documentdb/latest/developerguide/functional-differences.html); more is not stated | [findAndModify](https://learn.microsoft.com/en-us/azure/cosmos-db/mongodb/feature-support-42); more is not stated |
+| of concurrent conditional updates one matches | [each statement is atomic](https://docs.aws.amazon.com/documentdb/latest/developerguide/functional-differences.html); no more | [findAndModify](https://learn.microsoft.com/en-us/azure/cosmos-db/mongodb/feature-support-42); no more |
 | one place accepts writes | [one primary](https://docs.aws.amazon.com/documentdb/latest/devguide/how-it-works.html) | not with several write regions, where [the last write wins](https://learn.microsoft.com/azure/cosmos-db/conflict-resolution-policies): two may hold a key |
 | a majority's writes are never lost | [six copies](https://docs.aws.amazon.com/documentdb/latest/devguide/how-it-works.html) | by consistency level |
 | the primary shows its last write | yes | by consistency level |
 | retryable writes; else clean-ups are repeated | [from 8.0.2](https://docs.aws.amazon.com/documentdb/latest/developerguide/retryable-writes.html) | [switch on](https://learn.microsoft.com/azure/cosmos-db/mongodb/how-to-configure-capabilities) |
 | ` + "`operationTime`, `electionId`" + `; else one more command, later takeovers | not stated | not stated |
 | capped collections; else waiters poll | [no](https://docs.aws.amazon.com/documentdb/latest/devguide/mongo-apis.html) | [no](https://docs.azure.cn/cosmos-db/mongodb/feature-support-40) |
-| a partial TTL index on a date; else remove leftovers yourself | [5.0](https://docs.aws.amazon.com/documentdb/latest/developerguide/partial-index.html) | [only on ` + "`_ts`" + `](https://learn.microsoft.com/azure/cosmos-db/mongodb-time-to-live), not by a lock's end |
+| a partial TTL index; else remove leftovers yourself | [5.0](https://docs.aws.amazon.com/documentdb/latest/developerguide/partial-index.html) | [only on ` + "`_ts`" + `](https://learn.microsoft.com/azure/cosmos-db/mongodb-time-to-live), not by a lock's end |
 `

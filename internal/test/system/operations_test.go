@@ -24,11 +24,11 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
-const operations = "../../../docs/operations.md"
+const reference = "../../../docs/reference.md"
 
-func operationsPage(t testing.TB) string {
+func referencePage(t testing.TB) string {
 	t.Helper()
-	page, err := os.ReadFile(operations)
+	page, err := os.ReadFile(reference)
 	require.NoError(t, err)
 	return string(page)
 }
@@ -36,7 +36,7 @@ func operationsPage(t testing.TB) string {
 func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	t.Parallel()
 	client, coll := newClient(t)
-	page := operationsPage(t)
+	page := referencePage(t)
 	lease := tryAcquire(t, client, "k", mongolock.TTL(time.Minute), mongolock.MinHold(time.Minute)) // longer than the test takes
 	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(pace.Of(time.Second)))
 	require.ErrorIs(t, err, mongolock.ErrHeld)
@@ -84,7 +84,7 @@ func elements(t testing.TB, raw bson.Raw) func(func(bson.RawElement) bool) {
 
 func TestEveryLogLineIsDocumented(t *testing.T) {
 	t.Parallel()
-	page := operationsPage(t)
+	page := referencePage(t)
 	var sources []string
 	for _, in := range []string{"../../../*.go", "../../../store/mongostore/*.go"} {
 		found, err := filepath.Glob(in)

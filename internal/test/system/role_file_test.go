@@ -54,7 +54,7 @@ func TestUnderTheRoleOfTheFileNothingIsMissing(t *testing.T) {
 	assert.Equal(t, granted(t,
 		sh.command("make the role", "<DATABASE>", authDB),
 		sh.command("let the role make the index", "<DATABASE>", authDB),
-		sh.command("let the role use wake-ups", "<DATABASE>", authDB)), granted(t, roleFile(t)), "the file has what operations.md §3 explains, and no more")
+		sh.command("let the role use wake-ups", "<DATABASE>", authDB)), granted(t, roleFile(t)), "the file has what the recipes grant, and no more")
 
 	require.NoError(t, sh.coll.Database().RunCommand(t.Context(), roleFile(t)).Err())
 	coll := g.user("service", "mongolock")

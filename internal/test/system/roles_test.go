@@ -205,7 +205,7 @@ func TestTheMinimalRoleAllowsEverything(t *testing.T) {
 	assert.NoError(t, coll.Database().Collection("locks.wake").Drop(t.Context()), "may not mend the wake-ups")
 }
 
-// docs/operations.md §3 says what is missed without each action.
+// docs/reference.md says what is missed without each action.
 func TestEveryActionOfTheMinimalRoleIsNeeded(t *testing.T) {
 	t.Parallel()
 	g := startAuthServer(t)
