@@ -4,6 +4,7 @@ package examples
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io"
@@ -39,24 +40,32 @@ var (
 	locks    *mongolock.Client // of another process
 )
 
-func TestMain(m *testing.M) { os.Exit(prepare(m)) }
-
-// prepare starts a server of its own: the programs use databases of fixed names, which on a server
-// that is in use may be somebody's.
-func prepare(m *testing.M) int {
-	if err := os.Unsetenv(devmongo.EnvURI); err != nil {
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
 		log.Fatal(err)
+	}
+	os.Exit(code)
+}
+
+// run runs the tests on a server of their own: the programs use databases of fixed names, which on a
+// server that is in use may be somebody's.
+func run(m *testing.M) (code int, err error) {
+	if err := os.Unsetenv(devmongo.EnvURI); err != nil {
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := devmongo.Start(ctx)
 	if err != nil {
-		log.Fatal(err)
+		return 0, err
 	}
-	defer s.Stop() //nolint:errcheck // it ends with this process in any case
-	os.Setenv(devmongo.EnvURI, s.URI())
+	defer s.Stop()
+	if err := os.Setenv(devmongo.EnvURI, s.URI()); err != nil {
+		return 0, err
+	}
 	if programs, err = os.MkdirTemp("", "examples-"); err != nil {
-		log.Fatal(err)
+		return 0, err
 	}
 	defer os.RemoveAll(programs)
 	build := []string{"build", "-o", programs}
@@ -64,17 +73,16 @@ func prepare(m *testing.M) int {
 		build = append(build, "./"+name)
 	}
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
-		log.Fatalf("%s: %v", out, err)
+		return 0, fmt.Errorf("%s: %w", out, err)
 	}
 	if server, err = mongo.Connect(options.Client().ApplyURI(s.URI())); err != nil {
-		log.Fatal(err)
+		return 0, err
 	}
 	if locks, err = mongolock.New(server.Database("mongolock").Collection("locks"), mongolock.WithOwner("another process")); err != nil {
-		log.Fatal(err)
+		return 0, err
 	}
 	defer locks.Close()
-
-	return m.Run()
+	return m.Run(), nil
 }
 
 // A process is an example that runs.

@@ -57,7 +57,7 @@ func (c *breakCmd) Run(a *app) error {
 			}
 		}
 		if grace > time.Second && a.Output != "json" {
-			defer c.progress(ctx, a, client, grace)()
+			defer c.progress(ctx, a, client, s, grace)()
 		}
 		marked, err := client.Break(ctx, c.Key, c.Reason, grace)
 		if err != nil {
@@ -71,26 +71,29 @@ func (c *breakCmd) Run(a *app) error {
 }
 
 // sayEvery is how often break says what it waits for.
-var sayEvery = 3 * time.Second
+const sayEvery = 3 * time.Second
 
-// progress says which holders break waits for, until stop.
-func (c *breakCmd) progress(ctx context.Context, a *app, client *mongolock.Client, grace time.Duration) (stop func()) {
+// progress says which of the holders break still waits for, until stop.
+func (c *breakCmd) progress(ctx context.Context, a *app, client *mongolock.Client, s mongolock.Status, grace time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	until := time.Now().Add(grace)
+	say := func(s mongolock.Status, counts func(mongolock.Holder) bool) {
+		var owners []string
+		for _, h := range s.Holders {
+			if s.Live(h) && counts(h) {
+				owners = append(owners, shown(h.Owner))
+			}
+		}
+		if len(owners) > 0 {
+			fmt.Fprintf(a.stderr, "mongolock: waiting for %s to give up, for %v at most …\n", strings.Join(owners, ", "), span(time.Until(until).Round(100*time.Millisecond)))
+		}
+	}
+	say(s, func(mongolock.Holder) bool { return true })
 	var done sync.WaitGroup
 	done.Go(func() {
-		for {
-			if s, err := client.Inspect(ctx, c.Key); err == nil && !s.Free() {
-				var owners []string
-				for _, h := range s.Holders {
-					if s.Live(h) {
-						owners = append(owners, shown(h.Owner))
-					}
-				}
-				fmt.Fprintf(a.stderr, "mongolock: waiting for %s to give up, for %v at most …\n", strings.Join(owners, ", "), span(time.Until(until)))
-			}
-			if !pause(ctx, sayEvery) {
-				return
+		for pause(ctx, sayEvery) {
+			if s, err := client.Inspect(ctx, c.Key); err == nil {
+				say(s, func(h mongolock.Holder) bool { return h.Broken != "" }) // not those that came afterwards
 			}
 		}
 	})

@@ -232,3 +232,13 @@ func TestAHolderThatRanOutUnderAnotherElectionIsShownAsBeingConfirmed(t *testing
 	held := p.start("run", "--try", "nightly", "--", "true")
 	assert.Equal(t, exitHeld, held.code())
 }
+
+func TestBreakSaysAgainAndAgainWhomItWaitsFor(t *testing.T) {
+	p := newProgram(t)
+	_, err := p.owner("deaf").TryAcquire(t.Context(), "nightly", mongolock.NoRenewal())
+	require.NoError(t, err)
+	b := p.start("break", "nightly", "--reason", "x", "--yes", "--grace", "4s")
+	assert.Zero(t, b.code())
+	assert.Regexp(t, `(?m)^mongolock: waiting for deaf to give up, for 4s at most …\n`+
+		`mongolock: waiting for deaf to give up, for (1s|\d00ms) at most …\nbroke nightly of deaf\nnightly is free$`, strings.TrimSpace(b.out.String()))
+}

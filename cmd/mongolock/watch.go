@@ -305,7 +305,7 @@ func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status 
 	}
 	table := p.table()
 	p.rows = nil
-	lines := append([]string{fmt.Sprintf("mongolock watch %s · %d held · %s", shown(c.Prefix), held, status), ""}, table...)
+	lines := append([]string{fmt.Sprintf("%s · %d held · %s", strings.TrimSpace("mongolock watch "+shown(c.Prefix)), held, status), ""}, table...)
 	if room := height - len(last) - 2; len(lines) > room && room > 0 {
 		lines = append(lines[:room-1], fmt.Sprintf("… %d more", len(lines)-room+1))
 	}
