@@ -20,6 +20,8 @@
 //     resource that is written to (package fence).
 //   - Two processes whose clocks differ may both run a short job, one after the other. [MinHold]
 //     prevents that for small differences, and package schedule for all.
+//   - Locks are not reentrant: a call that waits, under a lease's context, for the key of that lease
+//     fails at once.
 //   - [Shared] lets readers in together, and [OneOf] n holders at a time. [AcquireAll] takes several
 //     keys.
 //

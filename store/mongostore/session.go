@@ -31,8 +31,8 @@ const (
 
 // A lock's document of which a holder is under a session ends so far in the future that the TTL
 // index never removes it. A sweep finds what a session left by the same index: the document of
-// an exclusive holder ends at a date that is its session's own, but for a chance of one in a
-// hundred billion. A document that several sessions may keep has the last date of all.
+// an exclusive holder ends at a date that is its session's own, but for a chance of one in
+// 10¹⁴. A document that several sessions may keep has the last date of all.
 var (
 	far   = time.Date(5000, 1, 1, 0, 0, 0, 0, time.UTC)
 	never = mongobase.Date(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
