@@ -289,8 +289,11 @@ func (q *queue) passes(w *write, i int) int {
 // inTurn checks that a claim which is granted overtakes nobody.
 func (q *queue) inTurn(w *write, e Event) {
 	at := q.index(e.Place)
-	if at < 0 {
+	switch {
+	case at < 0:
 		at = len(q.line)
+	case q.line[at].joined > w.began:
+		return // a late command: its place was passed, and stands in line once more
 	}
 	before := slices.DeleteFunc(q.before(at, w.at), func(p *standing) bool {
 		return slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })
