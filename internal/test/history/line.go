@@ -23,6 +23,7 @@ type standing struct {
 	place   string
 	mode    Mode
 	client  int
+	op      int // the call that used it last
 	joined  time.Duration
 	late    bool          // the call that it was for was over then, and no other call has used it since
 	unknown bool          // late, and kept up by a fault: its command may have been cut off
@@ -194,6 +195,11 @@ func (q *queue) before(n int, at time.Duration) (all []*standing) {
 	return all
 }
 
+// lasting is before without the writers that do not count while others share the key.
+func (q *queue) lasting(n int, at time.Duration) []*standing {
+	return slices.DeleteFunc(q.before(n, at), func(p *standing) bool { return !p.mode.Shared && p.until-reserveLess <= at+q.tol })
+}
+
 // offer says since when each place may have been offered the key, until a time up to which nothing
 // was written. Meanwhile holders and places run out.
 func (q *queue) offer(until time.Duration) {
@@ -327,10 +333,10 @@ func (q *queue) apply(w *write) {
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
 			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at)
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Until, false, 0
+				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
 			}
 		case known:
 			h.until = max(e.Until, e.Written)
@@ -341,9 +347,11 @@ func (q *queue) apply(w *write) {
 		q.streak.known = slices.ContainsFunc(q.line, func(p *standing) bool { return p.client != w.client })
 	}
 	for i, p := range q.line {
-		switch may := q.mayBe(p.mode, q.before(i, w.at), w.at); {
-		case !may:
+		may := q.mayBe(p.mode, q.before(i, w.at), w.at)
+		switch {
+		case !may && !q.mayBe(p.mode, q.lasting(i, w.at), w.at):
 			p.offered = never
+		case !may: // a writer comes before it that did not count while others shared the key
 		case p.offered == never: // whoever frees a key says so beside its command
 			p.offered = cmp.Or(w.began, w.at)
 		}

@@ -70,9 +70,12 @@ func (q *queue) givenUp(p *standing, by *write) {
 	if slices.ContainsFunc(q.line, func(o *standing) bool { return o != p && o.client == p.client && o.mode == p.mode }) {
 		return // of a call that is over, whose claim came late
 	}
+	if at, over := q.answers[p.op]; over && at >= by.at && at < by.at+time.Second {
+		return // it fails: the key is in use in another mode
+	}
 	goesOn := false
 	for _, w := range q.waits[p.client] {
-		if w.from < by.began && w.to > by.at+time.Second { // otherwise it fails: the key is in use in another mode
+		if w.from < by.began && w.to > by.at+time.Second {
 			if w.mode != p.mode {
 				return // the next of its queue needs another place
 			}

@@ -57,7 +57,10 @@ type logReader struct {
 type sessionLog struct{ live, until time.Duration }
 
 // A heldUnder is a holder of a session.
-type heldUnder struct{ key, session string }
+type heldUnder struct {
+	key, session string
+	own          time.Duration // its own end
+}
 
 // readSession notes what a write of a session's document means for the holders under it.
 func (r logReader) readSession(e docdb.Entry, by *mark) {
@@ -94,7 +97,7 @@ func (r logReader) readSession(e docdb.Entry, by *mark) {
 	}
 	slices.Sort(held)
 	for _, holder := range held {
-		r.add(history.Event{At: by.at, Kind: history.Extended, Client: by.client, Key: r.under[holder].key, ID: holder, Until: r.ends(holder, until), Op: by.op})
+		r.add(history.Event{At: by.at, Kind: history.Extended, Client: by.client, Key: r.under[holder].key, ID: holder, Until: r.ends(holder, max(r.under[holder].own, until)), Op: by.op})
 	}
 }
 
@@ -143,7 +146,7 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 		entered := false
 		if still {
 			r.written(h.Key, h.Value.(bson.D), now, by)
-			entered = r.goesUnder(key, h.Key, now, e.After)
+			entered = r.goesUnder(key, h.Key, now, e.After, by.at+expiry(now).Sub(by.clock))
 		} else {
 			delete(r.under, h.Key)
 		}
@@ -179,14 +182,14 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 
 // goesUnder notes which session a holder is under: that of an exclusive one stands in its
 // document. It reports whether it came under one.
-func (r logReader) goesUnder(key, id string, holder, doc bson.D) bool {
+func (r logReader) goesUnder(key, id string, holder, doc bson.D, own time.Duration) bool {
 	if lookup(doc, "mode") == "exclusive" {
 		holder = doc
 	}
 	before := r.under[id].session
 	session, has := lookup(holder, "session").(string)
 	if has {
-		r.under[id] = heldUnder{key, session}
+		r.under[id] = heldUnder{key, session, own}
 	} else {
 		delete(r.under, id)
 	}
