@@ -25,49 +25,18 @@
 //
 // # Which side decides
 //
-// With a Lease object the electors decide: each remembers, by its own clock, when it saw the
-// object change, and takes it if it did not change for the LeaseDuration. A write succeeds if
-// the object was not written in between (by the object's version).
+// An elector decides when it asks, but the database decides whether it gets the lease, by the
+// database's clock. Get answers NotFound if the lease has run out. Create, and Update by an elector
+// that has no lease, ask for the key once, and fail while it is held. Only Update by the elector that
+// has the lease renews it: a lease is not renewed on behalf of an elector that hangs or has returned.
 //
-// With this lock an elector still decides when it asks, but the database decides whether it
-// gets the lease, by the database's clock:
+// Create and Update succeed only if the lease has at least RetryPeriod + RenewDeadline left to its
+// deadline, which is as long as the elector may consider itself the leader. So it stops at least a
+// margin before another can lead, except for timers that fire late and a process that is paused: for
+// these the context that [Lock.Config] gives to OnStartedLeading ends with the lease.
 //
-//   - Get reads the holder of the key. If the lease has run out there is no leader: the answer
-//     is NotFound, and any elector may ask at once.
-//   - Create, and Update by an elector that has no lease, ask for the key once. While the key
-//     is held they fail, whatever the elector has observed.
-//   - Update by the elector that has the lease renews it. Nothing else does: a lease is not
-//     renewed on behalf of an elector that hangs or has returned. If the lease has ended,
-//     Update fails.
-//   - Update with no holder, which is how an elector steps down, releases the lease.
+// Every term has a lease and a token of its own. After a loss a Lock refuses the key until the elector
+// has stopped. A Lock belongs to one elector at a time; after Run has returned it may be run again.
 //
-// # Why two never lead
-//
-// An elector considers itself the leader from a Create or Update that succeeded, at r, until it
-// could not renew: it then waits for one RetryPeriod, tries for one RenewDeadline, and calls
-// OnStoppedLeading. Every try ends with its context. So it stops by
-//
-//	r + RetryPeriod + RenewDeadline
-//
-// A lease is trusted until its deadline, which counts from the moment at which the renewal was
-// sent, and the key is granted to no other until one margin after it (package mongolock).
-// Create and Update succeed only if at r the lease has at least RetryPeriod + RenewDeadline
-// left to its deadline. A renewal whose reply was slow is repeated until that is so, or its
-// context ends. So the elector stops before the deadline, and a margin before another can lead.
-// With a Lease object neither the time that the reply took nor the RetryPeriod is counted: only
-// LeaseDuration > RenewDeadline is required.
-//
-// What remains are timers that fire late, and a process that is paused. The margin allows for
-// the first. For the second, the context that [Lock.Config] gives to OnStartedLeading ends with
-// the lease and reads the clock itself, and [FromContext] has the lease's token, which a
-// resource can check (package fence).
-//
-// # One term, one lease
-//
-// An elector that lost its lease may find the key free and take it again before it has noticed.
-// Then it never calls OnStoppedLeading, although the context of its work has ended. So after a
-// loss a Lock refuses the key until the elector has stopped (it says so by RecordEvent). And an
-// elector that runs again while the lease of its last term has not run out releases that lease,
-// and asks for another: every term has a token of its own. A Lock belongs to one elector at a
-// time; after Run has returned it may be run again.
+// docs/internals/kubernetes.md has the argument.
 package kubelock
