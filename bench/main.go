@@ -6,7 +6,7 @@
 //	report.go     the table
 //	engine.go     the engine on a store in memory
 //	pairs.go      what one process does with free keys, kept keys and shared keys
-//	processes.go  hand-overs between two processes, and what many waiters cost
+//	processes.go  handoffs between two processes, and what many waiters cost
 //	sessions.go   many leases held by sessions, and what is left after a crash
 //	documents.go  claims and changes of documents
 //	trees.go      path locks on a tree with many, and a list of many locks

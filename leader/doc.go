@@ -5,13 +5,13 @@
 //	})
 //
 // Call Run in every process, with the same key. It waits until this process is elected, calls the
-// function, and stands again when the term was lost or resigned. It returns when ctx ends, or with
+// function, and stands for election again when the term was lost or resigned. It returns when ctx ends, or with
 // what the function returned while this process led. The function gets a context that ends with the
 // term, at least one margin before another process can lead: pass it on to everything that the
 // function calls, and return when it ends.
 //
-//   - [New] makes a [Candidate], which says whether this process leads (IsLeader, Term), and hands
-//     over to another one (Resign).
+//   - [New] makes a [Candidate], which says whether this process leads (IsLeader, Term), and gives the
+//     lead to another one (Resign).
 //   - [Watch] and [Current] tell any process which one leads.
 //   - [Healthy] is a liveness check: it fails if the work of a term that is over goes on.
 //   - [With] gives options of the term's lease. With mongolock.TTL(10*time.Second) a leader that

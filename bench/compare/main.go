@@ -1,5 +1,6 @@
-// Command compare takes the figures of docs/comparison.md, and of docs/internals/locks-measured.md. It measures mongolock and other
-// locks in the same ways, in turns on one machine, each on the server that it comes with.
+// Command compare takes the figures of docs/comparison.md and docs/internals/locks-measured.md. It
+// measures mongolock and other locks in the same ways, in turns on one machine, each on the server
+// that it comes with.
 //
 // `make compare` runs it. It needs MONGODB_URI, and redis-server on PATH; etcd is part of
 // the program.
@@ -9,7 +10,7 @@
 //	redis.go     redislock, redsync and rueidislock, on Redis
 //	etcd.go      etcd's concurrency.Mutex
 //	pair.go      a free key, acquired and released, also with a network between
-//	crowd.go     hand-overs among waiters, and a key that all contend for
+//	crowd.go     handoffs among waiters, and a key that all contend for
 //	waiting.go   what waiters ask while nothing happens, and how long a killed holder keeps a key
 //	link.go      that network
 //	table.go     the tables

@@ -1,10 +1,10 @@
 // Package line decides when the first waiter of a process asks for a key that other processes
-// hold, or come before it for.
+// hold or wait for.
 //
-// Those who wait stand in the record of the key, in a line (docs/internals/design.md §4.8). A [View] is one
-// process's view of it. It reads no clock, takes no lock and sends nothing: it is told what was
-// learned, and says what is to be done and when. What it gets wrong costs time: only the store
-// grants a key.
+// The waiting processes stand in a line, in the record of the key (docs/internals/design.md §4.8). A
+// [View] is one process's view of it. It reads no clock, takes no lock and sends nothing: it is told
+// what was learned, and says what to do next and when. Its mistakes cost time: only the store grants
+// a key.
 package line
 
 import (

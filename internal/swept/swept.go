@@ -1,4 +1,4 @@
-// Package swept keeps maps small whose entries nothing else takes out.
+// Package swept keeps maps small whose entries are not removed otherwise.
 package swept
 
 import "maps"

@@ -1,5 +1,5 @@
-// Package wake says and hears that keys are freed, by a store's feed, and polls while the feed is
-// not live.
+// Package wake announces that keys are free, and hears of it, by a store's feed. It polls while the
+// feed is not live.
 //
 // It knows neither leases nor the order of waiters: [Waiters] says which keys are waited for, and
 // decides what each piece of news means.

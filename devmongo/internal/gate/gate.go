@@ -2,8 +2,8 @@
 //
 // A Gate is a proxy for the MongoDB wire protocol. It passes one command at a time, over all its
 // connections, and the next one only after the server has answered. So a server that finds a document
-// first and updates it afterwards, as FerretDB v1 does, behaves as if its updates were atomic: nobody
-// else writes in between.
+// first and updates it afterwards, as FerretDB v1 does, behaves as if its updates were atomic: no other
+// write comes in between.
 //
 // Two kinds of commands bypass the gate, because they wait by design and write nothing: getMore, which
 // on a tailable cursor waits for data that others must be able to insert, and the hello of a driver's

@@ -7,7 +7,7 @@
 //	document.go   what the documents of all stores have in common
 //	send.go       one command
 //	acquire.go    what follows the commands of a claim
-//	line.go       those who wait
+//	line.go       the line of waiters
 //	grant.go      from an applied claim to a grant: token, time left
 //	renew.go      renew, one and many
 //	session.go    holders under a session

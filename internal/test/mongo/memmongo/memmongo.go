@@ -1,7 +1,7 @@
 // Package memmongo is a MongoDB in the process: package docdb behind the wire protocol, for
 // tests of code that uses this library, in real and in virtual time. The driver is the real
-// one, and reaches it through a dialer of its own. There is one server, whose writes nobody
-// takes back; it calls itself the primary of a replica set.
+// one, and reaches it through a dialer of its own. There is one server, whose writes are never
+// rolled back; it calls itself the primary of a replica set.
 //
 // It has the commands and operators that package docdb has. Whatever else is asked of it, it
 // refuses, and says what: nothing is left out silently.
