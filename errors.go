@@ -25,8 +25,9 @@ var (
 	// Acquire returns it at once if the caller itself holds the key, as its context shows.
 	ErrHeld = store.ErrHeld
 
-	// ErrModeMismatch is returned by Acquire, AcquireAll and TryAcquire if the key is in use
-	// in another mode, or with another number of permits. The error is a *store.MismatchError.
+	// ErrModeMismatch is returned by Acquire, AcquireAll and TryAcquire if readers hold the key and
+	// OneOf asks for it, the other way round, or if two numbers of permits meet. (Where one side is
+	// exclusive, the answer is ErrHeld.) The error is a *store.MismatchError.
 	ErrModeMismatch = store.ErrModeMismatch
 
 	// ErrForeign is returned by every call on a key whose record is not this library's, or

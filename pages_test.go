@@ -177,7 +177,7 @@ func TestEveryLogLineOfTheReferenceIsWrittenByTheCode(t *testing.T) {
 // a change from another library.
 func TestThePagesShowExamplesThatRun(t *testing.T) {
 	all, examples := pages(t), exampleSources(t)
-	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md"} {
+	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md", "adapters/gocron/README.md", "adapters/cron/README.md", "adapters/webdav/README.md"} {
 		blocks := shownCode(all[page])
 		require.NotEmpty(t, blocks, "Go code in %s", page)
 		for _, block := range blocks {

@@ -124,8 +124,9 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// MismatchError refuses a claim because the key's live holders use it in another
-// mode, or with another number of permits. It matches ErrModeMismatch.
+// MismatchError refuses a claim because the key's live holders share it in another mode (readers,
+// permits), or with another number of permits. An exclusive claim or holder is never a mismatch.
+// It matches ErrModeMismatch.
 type MismatchError struct {
 	Key   string
 	Live  Mode

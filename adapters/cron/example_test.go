@@ -21,7 +21,7 @@ func ExampleOnce_WrapContext() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	once, err := cronlock.New(client, cronlock.WithLogger(slog.New(slog.DiscardHandler)))
+	locked, err := cronlock.New(client, cronlock.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func ExampleOnce_WrapContext() {
 		fmt.Println("the job's context:", ctx.Err())
 		return ctx.Err()
 	})
-	once.WrapContext(ctx, "report")(job).Run()
+	locked.WrapContext(ctx, "report")(job).Run()
 	// Output: the job's context: context canceled
 }
 
@@ -52,15 +52,15 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	once, err := cronlock.New(client)
+	locked, err := cronlock.New(client)
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := client.Acquire(context.Background(), "report"); err != nil { // another host runs it
 		log.Fatal(err)
 	}
-	once.Wrap("report")(cron.FuncJob(func() { fmt.Println("report") })).Run()
-	once.Wrap("cleanup")(cron.FuncJob(func() { fmt.Println("cleanup") })).Run()
+	locked.Wrap("report")(cron.FuncJob(func() { fmt.Println("report") })).Run()
+	locked.Wrap("cleanup")(cron.FuncJob(func() { fmt.Println("cleanup") })).Run()
 	// Output: cleanup
 }
 

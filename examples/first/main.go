@@ -1,4 +1,4 @@
-// Command first changes item 17 while no other process does.
+// A program that changes item 17 while no other process does.
 package main
 
 import (
