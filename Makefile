@@ -276,8 +276,9 @@ test-play: play-page ## test: the page of `make play`, in a headless Chromium
 	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./tools/play | grep -v '^=== '
 
 .PHONY: play-pictures
-play-pictures: play-page ## develop: takes pictures of the play page
-	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./tools/play -keep $(CURDIR)/docs/pictures
+play-pictures: play-page ## develop: takes pictures of the play page, into bin
+	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./tools/play -keep $(CURDIR)/bin
+	cp bin/play-1280-light.png docs/pictures
 
 .PHONY: lines
 lines: ## develop: how many lines an importing program compiles

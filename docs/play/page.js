@@ -8,6 +8,7 @@ const $ = (id) => document.getElementById(id);
 const form = $("ask").elements;
 const clamp = (n, least, most) => Math.min(Math.max(n, least), most);
 
+const opening = "margin"; // what is taken out when the page opens, so that there is something to see
 const telling = Object.keys(checks); // the plainest first
 
 let worker, loaded, doing, run, said = [];
@@ -22,7 +23,7 @@ $("faults").innerHTML = Object.entries(faults)
 
 function fromAddress() {
 	const asked = new URLSearchParams(location.search);
-	const out = asked.get("out") in safeties ? asked.get("out") : "";
+	const out = asked.get("out") in safeties ? asked.get("out") : asked.has("seed") ? "" : opening;
 	form.out.value = out;
 	if (asked.has("seed")) {
 		const without = (asked.get("without") ?? "").split(",");
@@ -121,7 +122,8 @@ function show(lines) {
 	const size = `Seed ${run.seed}: ${run.processes} clients, ${calls} calls, ${run.messages.length} commands, ${Object.entries(run.faults).filter(([what]) => !what.startsWith("call")).reduce((n, [, f]) => n + f, 0)} faults, in ${seconds(run.long)}. A lease, the time for which a lock is lent, lasts ${seconds(run.ttl)}.`;
 	const found = run.violations.toSorted((a, b) => telling.indexOf(a.check) - telling.indexOf(b.check) || a.at - b.at), [first] = found;
 	const times = found.length === 1 ? "" : `, ${found.length} times`;
-	if (first) judge("bad", `A promise is broken${times}. ${checks[first.check] ?? first.check}`, size);
+	const what = checks[first?.check] ?? first?.check, taken = form.out.value && `Without ${safeties[form.out.value].name}, `;
+	if (first) judge("bad", `A promise is broken${times}. ${taken ? taken + what[0].toLowerCase() + what.slice(1) : what}`, size);
 	else judge("good", "No promise is broken.", `${size}${form.out.value ? " The safety that was taken out was not needed here: find a seed that shows it." : ""}`);
 	$("violations").replaceChildren(...found.map((v) => {
 		const button = Object.assign(document.createElement("button"), { type: "button" });

@@ -34,10 +34,37 @@ func (p *tab) violations() []string {
 	return eval[[]string](p, `[...document.querySelectorAll("#violations button")].map((v) => v.textContent)`)
 }
 
-func TestEverySafetyTakenOutShowsAViolationAndNoneWithoutThat(t *testing.T) {
+func (p *tab) verdict() string {
+	p.t.Helper()
+	return eval[string](p, `document.getElementById("verdict").textContent`)
+}
+
+func TestThePageOpensOnABrokenPromiseAndSaysWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	p := openTab(t)
 	p.open(served(t))
+	assert.Contains(t, p.verdict(), "A promise is broken, 3 times. Without the margin, two clients hold one lock at the same time.")
+	assert.NotEmpty(t, p.violations())
+
+	// A search leaves nothing of that verdict.
+	assert.Equal(t, "Looking for a seed that breaks a promise… 0 violations", eval[string](p, `(document.getElementById("search").click(),
+		document.getElementById("verdict").textContent + " " + document.querySelectorAll("#violations li").length + " violations")`))
+	assert.Equal(t, "0.25", eval[string](p, `getComputedStyle(document.getElementById("picture")).opacity`))
+	eval[any](p, `document.getElementById("search").click()`)
+	assert.Equal(t, "Stopped.", p.verdict())
+}
+
+// unexplained returns the kinds of marks that are drawn, and of which the legend has no sample.
+func (p *tab) unexplained() []string {
+	p.t.Helper()
+	return eval[[]string](p, `[...new Set([...document.querySelectorAll("#whole [class], #detail [class]")].flatMap((e) => [...e.classList]))]
+		.filter((c) => !/^(c[0-3]|lane|grid|tick|name|label|on|server)$/.test(c) && !document.querySelector(".legend ." + c))`)
+}
+
+func TestEverySafetyTakenOutShowsAViolationAndNoneWithoutThat(t *testing.T) {
+	t.Parallel()
+	p := openTab(t)
+	p.open(served(t) + "?out=")
 	assert.Empty(t, p.violations(), "the library as it is")
 	assert.Contains(t, eval[string](p, `document.querySelector("#verdict.good").textContent`), "No promise is broken.")
 
@@ -53,6 +80,9 @@ func TestEverySafetyTakenOutShowsAViolationAndNoneWithoutThat(t *testing.T) {
 		assert.Contains(t, eval[string](p, `location.search`), "out="+out)
 		assert.NotZero(t, eval[int](p, `document.querySelectorAll("#detail line.broken").length`), "%s: a mark in the picture", out)
 		assert.NotZero(t, eval[int](p, `document.querySelectorAll("#list .violation").length`), "%s: a line in the list", out)
+		assert.Empty(t, p.unexplained(), "%s: marks without a legend", out)
+		eval[any](p, `for (let i = 0; i < 12; i++) document.getElementById("out-zoom").click()`)
+		assert.Empty(t, p.unexplained(), "%s: marks without a legend, in all the history", out)
 
 		eval[any](p, `document.getElementById("out").value = ""; document.getElementById("ask").requestSubmit()`)
 		p.drawn()
@@ -232,7 +262,7 @@ func TestThePageFitsAPhoneAndADesktopInLightAndDark(t *testing.T) {
 	p := openTab(t)
 	address := served(t) + "?out=margin"
 	backgrounds := map[string]bool{}
-	for _, width := range []int{390, 1200} {
+	for _, width := range []int{390, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
 			p.size(width, scheme)
 			p.open(address)
