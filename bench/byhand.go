@@ -156,7 +156,7 @@ func (h byHand) lock(ctx context.Context, key string) *handLock {
 	return l
 }
 
-// handOver replaces the holder with a new one, by the update of a hand-over inside a
+// handOver replaces the holder with a new one, by the update of a handoff inside a
 // process.
 func (l *handLock) handOver(ctx context.Context) {
 	filter := l.filter(l.key, bson.E{Key: "rev", Value: l.rev})
@@ -220,7 +220,7 @@ func (b *handBulk) renew(ctx context.Context, n int) {
 // keyByHand is the key that is handed over by hand, and what the other process is told to do it.
 const keyByHand = "by hand"
 
-// notices is the collection of wake-ups of hand-overs by hand.
+// notices is the collection of wake-ups of handoffs by hand.
 func (h byHand) notices() *mongo.Collection {
 	return handOn(h.soft.Database().Collection("notices")).soft
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	engineTurns = 121
-	engineEach  = 4000 // pairs, hand-offs or hand-overs in a turn: some milliseconds
+	engineEach  = 4000 // pairs, transfers or handoffs in a turn: some milliseconds
 	manyLeases  = 10_000
 )
 
@@ -22,13 +22,13 @@ func engine(l *lab) []figure {
 	pair := func() { l.pair(client, "key") }
 	turns := raceOf(5, engineTurns, timed(repeat(engineEach, pair)),
 		timed(func() { handOffs(engineEach) }),
-		// Two goroutines acquire the key in turn: every grant but the first is a hand-over through the local queue.
+		// Two goroutines acquire the key in turn: every grant but the first is a handoff through the local queue.
 		timed(func() { sideBySide(2, func(int) { repeat(engineEach/2, pair)() }) }))
 	return append([]figure{
-		{"free pair, in memory", turns.ratioByTurn(1), "%.1f ×", 15, atMost, "one hand-off between two goroutines"},
-		{"free pair, in memory", turns.ratioByTurn(1) / 2, "%.1f ×", 0, noTarget, "that hand-off, there and back"},
+		{"free pair, in memory", turns.ratioByTurn(1), "%.1f ×", 15, atMost, "one transfer between two goroutines"},
+		{"free pair, in memory", turns.ratioByTurn(1) / 2, "%.1f ×", 0, noTarget, "that transfer, there and back"},
 		{"allocations of that pair", allocations(10_000, pair), "%.0f", 16, atMost, "counted"},
-		{"hand-over through the local queue, in memory", 1 / turns.ratioByTurn(2), "%.2f ×", 2, atMost, "that pair"},
+		{"handoff through the local queue, in memory", 1 / turns.ratioByTurn(2), "%.2f ×", 2, atMost, "that pair"},
 	}, held(l)...)
 }
 

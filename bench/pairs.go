@@ -193,7 +193,7 @@ func renewals(l *lab) []figure {
 	}
 }
 
-// localHandOver measures a hand-over between two goroutines, from the call of Release to
+// localHandOver measures a handoff between two goroutines, from the call of Release to
 // the other's grant, beside one findOneAndUpdate of such a document in the same
 // collection. All start after the same pause, because a processor that has slept takes longer.
 func localHandOver(l *lab) []figure {
@@ -233,8 +233,8 @@ func localHandOver(l *lab) []figure {
 	over, byHand, alone, touch, ping := turns.median(0), turns.median(1), turns.median(2), turns.median(3), turns.median(4)
 	check(lease.Release())
 	return []figure{
-		{"hand-over inside a process", over / touch, "%.2f ×", 1.2, atMost, "one bare findOneAndUpdate of such a document"},
-		{"hand-over inside a process", over / byHand, "%.2f ×", 0, noTarget, "the same update by hand"},
+		{"handoff inside a process", over / touch, "%.2f ×", 1.2, atMost, "one bare findOneAndUpdate of such a document"},
+		{"handoff inside a process", over / byHand, "%.2f ×", 0, noTarget, "the same update by hand"},
 		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: the server's share of it"},
 		{"the same, by `_id` alone", alone / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: without the conditions that keep others out"},
 		{"one bare findOneAndUpdate", touch / ping, "%.1f ×", 0, noTarget, "a ping, which is a trip that writes nothing"},

@@ -23,7 +23,7 @@ const (
 )
 
 // handOver measures the time from a release in one process to the grant in another, which
-// waits in Acquire, or calls TryAcquire every 100 ms; and a hand-over by hand beside a pair
+// waits in Acquire, or calls TryAcquire every 100 ms; and a handoff by hand beside a pair
 // by hand.
 func handOver(l *lab) []figure {
 	client, hand := l.locks("handover")
@@ -38,9 +38,9 @@ func handOver(l *lab) []figure {
 	turns := raceOf(3, handOverTurns, wait, wait, wait, free, free, free, by("poll"))
 	waited, pair, polled := median(slices.Concat(turns[:3]...)), median(slices.Concat(turns[3:6]...)), turns.median(6)
 	return []figure{
-		{"hand-over between processes", waited / pair, "%.2f ×", 1.4, atMost, "a free pair"},
+		{"handoff between processes", waited / pair, "%.2f ×", 1.4, atMost, "a free pair"},
 		{"the same by hand", byHand.ratio(1), "%.2f ×", 0, noTarget, "a free pair by hand: a delete and an insert side by side, a cursor's answer, a claim; the server's share of it"},
-		{"hand-over between processes", polled / waited, "%.1f × faster", 6, atLeast, "asking every 100 ms"},
+		{"handoff between processes", polled / waited, "%.1f × faster", 6, atLeast, "asking every 100 ms"},
 	}
 }
 

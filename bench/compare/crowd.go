@@ -16,7 +16,7 @@ const (
 	crowdSettles   = 400 * time.Millisecond
 	crowdStarts    = 200 * time.Millisecond // spreads the questions of those that poll
 	crowdAway      = pollPause
-	crowdLimit     = 20 * time.Second // then the last hand-over is taken to be as long as it was so far
+	crowdLimit     = 20 * time.Second // then the last handoff is taken to be as long as it was so far
 
 	contendLasts   = 1500 * time.Millisecond
 	contendSettles = 500 * time.Millisecond
@@ -25,7 +25,7 @@ const (
 // contending is how many processes want one key, all the time.
 var contending = [...]int{2, 8, 32}
 
-// A size is a number of waiters, and how many hand-overs to take of them in a round. The
+// A size is a number of waiters, and how many handoffs to take of them in a round. The
 // pauses are how long a holder keeps the key: at any point between two questions of those
 // that ask again and again, and long enough for a single waiter to be waiting.
 type size struct {
@@ -52,7 +52,7 @@ func (r *rival) measureWaiters(ctx context.Context) error {
 }
 
 // A crowd is a holder and its waiters, who hand a key around. The time from the call that
-// releases it to the return of the call that has it next is one hand-over.
+// releases it to the return of the call that has it next is one handoff.
 type crowd struct {
 	size
 	setting setting
@@ -67,8 +67,8 @@ type crowd struct {
 
 var (
 	errTwo    = errors.New("two had one key at a time")
-	errEnough = errors.New("there are enough hand-overs")
-	errLimit  = errors.New("a hand-over takes too long")
+	errEnough = errors.New("there are enough handoffs")
+	errLimit  = errors.New("a handoff takes too long")
 )
 
 // handOvers lets the key go around until there are enough samples. Of many waiters another one is
@@ -169,7 +169,7 @@ func (c *crowd) granted(at time.Time) (time.Duration, <-chan struct{}, error) {
 	if c.grants == 1 {
 		pause += crowdSettles
 	}
-	if c.grants > 2 && len(c.took) < c.samples { // the first hand-over is the warm-up
+	if c.grants > 2 && len(c.took) < c.samples { // the first handoff is the warm-up
 		c.took = append(c.took, at.Sub(c.released))
 	}
 	return pause, c.next, nil

@@ -71,7 +71,7 @@ type rival struct {
 
 	pair      [len(roundTrips)]durations
 	handOver  [len(crowds)]durations
-	far       [len(roundTrips)]durations // hand-overs to one waiter, over a link
+	far       [len(roundTrips)]durations // handoffs to one waiter, over a link
 	contended [len(contending)]contention
 	idle      float64 // requests a second
 	crash     durations

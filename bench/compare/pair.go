@@ -47,7 +47,7 @@ func (l locks) pair(ctx context.Context, key string) error {
 	return release()
 }
 
-// measureNetwork takes pairs and hand-overs to one waiter with a network between.
+// measureNetwork takes pairs and handoffs to one waiter with a network between.
 func (r *rival) measureNetwork(ctx context.Context) error {
 	for far := 1; far < len(roundTrips); far++ {
 		if err := r.takePairs(ctx, far, farPairs); err != nil {

@@ -84,7 +84,7 @@ var waitersTable = table{
 		return []string{r.handOver[0].tails(), r.handOver[1].tails(), r.handOver[2].tails()}
 	},
 	func(r *rival) string {
-		return fmt.Sprintf("%d, %d and %d hand-overs each.", len(r.handOver[0]), len(r.handOver[1]), len(r.handOver[2]))
+		return fmt.Sprintf("%d, %d and %d handoffs each.", len(r.handOver[0]), len(r.handOver[1]), len(r.handOver[2]))
 	},
 	[]lead{handedTo(0), handedTo(1), handedTo(2)},
 }
@@ -121,7 +121,7 @@ var networkTable = table{
 		return []string{r.pair[1].median(), r.pair[2].median(), r.far[1].median(), r.far[2].median()}
 	},
 	func(r *rival) string {
-		return fmt.Sprintf("Medians of %d pairs and %d hand-overs each.", len(r.pair[1]), len(r.far[1]))
+		return fmt.Sprintf("Medians of %d pairs and %d handoffs each.", len(r.pair[1]), len(r.far[1]))
 	},
 	[]lead{
 		{"%s ms, a pair with 10 ms between", func(r *rival) float64 { return r.pair[2].seconds() }, inMS},
