@@ -31,7 +31,7 @@ func (s *settings) serve(ctx context.Context, tree *pathlock.Tree) error {
 type wish struct {
 	Path   string  `json:"path" jsonschema:"the path, such as src/api; everything below it is locked too"`
 	TTL    float64 `json:"ttl_seconds,omitempty" jsonschema:"for how long, unless it is renewed; 600 by default"`
-	Shared bool    `json:"shared,omitempty" jsonschema:"share it with others that ask so: for reading"`
+	Shared bool    `json:"shared,omitempty" jsonschema:"share it with others that ask for it shared, to read"`
 	Only   bool    `json:"only,omitempty" jsonschema:"lock the path itself, and not what is below it"`
 	Note   string  `json:"note,omitempty" jsonschema:"what it is for, shown to others"`
 }

@@ -43,19 +43,19 @@ const (
 )
 
 const exitHelp = `Exit codes:
-   0      done; with run, once and paths lock the command's own code stands here and below 64
+   0      done; run, once and paths lock exit with the code of the command that they ran
    64     wrong usage
-   65     what is stored under the key is not a lock of this library, or in another mode
-   66     nobody holds what was to be broken, or there is no such job, record or document
+   65     the key is not a lock of this library, or is in use in another mode
+   66     nobody holds the key to break, or there is no such job, record or document
    69     no server can be reached
    70     any other failure
    71     run, once, paths lock: the lease was lost, and the command was ended
-   72     once: another process ran the command meanwhile, and it failed there
+   72     once: another process ran the command, and it failed there
    73     once: it was done with other content
-   74     once: the command has run, and that is not recorded: it may run again
+   74     once: the command ran, but that could not be recorded: it may run again
    75     --try: the key or path is held (run: or what -E says)
-   76     --wait: it was still held when the time was over (run: or what -E says)
-   77     the server refuses the user, or what the user asked for
+   76     --wait: it was still held after that time (run: or what -E says)
+   77     the server refuses the user or the command
    78     break, paths break: not confirmed
    126    the command cannot be run
    127    there is no such command
