@@ -56,9 +56,9 @@ func TestTheTableOfTheUsersPageIsAPartOfTheOther(t *testing.T) {
 		}
 		return rows
 	}
-	shown := table(page)
+	shown, all := table(page), table(everyPage)
 	assert.Greater(t, len(shown), 15)
-	assert.Equal(t, table(everyPage), shown)
+	assert.Equal(t, all[len(all)-len(shown):], shown, "all but the first, the engine's")
 }
 
 func TestAPageWithoutMarkersIsAnError(t *testing.T) {
