@@ -55,7 +55,7 @@ type holding struct {
 	values   context.Context // of the call that asked for it: for its values, not for its end
 	timer    *time.Timer     // of the deadline
 	line     []store.Place   // who waited when it was granted
-	wanted   bool            // another process waits for the key
+	wanted   bool            // another process waits for the key: see tellWanted
 	renewing chan struct{}   // closed when the renewal under way is over; nil: none is
 	member   membership
 	release  release

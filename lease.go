@@ -23,6 +23,7 @@ type Lease struct {
 	// Protected by the holding's mu.
 	limits  term.Limits
 	done    chan struct{}  // made at the first call of Done
+	wanted  chan struct{}  // made at the first call of Wanted
 	tether  *tether.Tether // made at the first call of Context
 	endHold func(Outcome)
 }

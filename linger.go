@@ -64,7 +64,7 @@ type heard struct {
 
 // listen records, before the claim is sent, which waiters have been heard of.
 func (h *holding) listen() {
-	if h.terms.linger > 0 {
+	if h.terms.linger > 0 || h.terms.yields {
 		h.heard.opening, _ = h.client.watch.Hears()
 		h.heard.asks = h.client.asks.of(h.ref.Key).Load()
 	}
@@ -258,6 +258,7 @@ func (h *holding) heardWaiter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wanted = true
+	h.lease.tellWanted()
 	return h.lease == nil
 }
 

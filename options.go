@@ -50,6 +50,7 @@ type terms struct {
 	note      string
 	noRenewal bool
 	freeIdle  bool
+	yields    bool
 	mode      store.Mode
 	limit     int // of permits; 1 for exclusive, 0 for shared
 }
@@ -273,7 +274,7 @@ func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
 		}
 		errs = append(errs, o.applyAcquire(&t))
 	}
-	errs = append(errs, c.checkMargin(t.ttl), t.checkLinger())
+	errs = append(errs, c.checkMargin(t.ttl), t.checkLinger(), t.checkYielding())
 	return &t, errors.Join(errs...)
 }
 
@@ -300,8 +301,11 @@ func (t *terms) claim(key string, c *Client) store.Claim {
 		Ref:   store.Ref{Key: key, ID: c.newID(), Mode: t.mode},
 		Limit: t.limit, TTL: t.ttl, Owner: c.owner, Note: t.note,
 	}
-	if t.linger > 0 {
+	switch {
+	case t.linger > 0:
 		claim.Lingers = c.watch.Address()
+	case t.yields:
+		claim.Yields = c.watch.Address()
 	}
 	return claim
 }

@@ -74,6 +74,9 @@ func (c *Client) join(ctx context.Context, key string, t *terms, patience monoto
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // it waits behind others of this process
 	}
+	if q.holder != nil {
+		q.holder.tellLease()
+	}
 	return w, c.decide(w, now)
 }
 
@@ -121,7 +124,7 @@ func (h *holding) settleIn(w *waiter) {
 	} else {
 		h.queue.holder = h
 	}
-	if h.terms.linger > 0 && h.spare > 0 {
+	if h.terms.linger > 0 && h.spare > 0 || h.terms.yields {
 		c.watch.Join()
 		h.listens = true
 		if c.asks.of(h.ref.Key).Load() != h.heard.asks {

@@ -121,6 +121,7 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	h.renewing = nil
 	if len(answer.Line) > 0 {
 		h.line, h.wanted = answer.Line, true
+		h.lease.tellWanted()
 	}
 	free := h.wanted && h.lease == nil
 	held := h.err == nil && !h.over(now)

@@ -57,6 +57,10 @@ type Claim struct {
 	// when asked: by a notice of KindWanted to this address. Its holder is shown with it.
 	Lingers string
 
+	// Yields is the address at which the claimant hears of those who wait for the key that it
+	// holds, by notices of KindWanted, if Lingers is none. Its holder is shown with it.
+	Yields string
+
 	// These are hints: the answer is the same without them. Offered: the key was freed, and it is
 	// the turn of Place. InLine: Place was seen in line. Held: others are known to hold the key, or
 	// to wait for it.
@@ -101,6 +105,7 @@ type Holder struct {
 	Broken   string    `json:"broken,omitempty"`  // why an operator broke it, or empty
 	Session  string    `json:"session,omitempty"` // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
 	Lingers  string    `json:"lingers,omitempty"` // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
+	Yields   string    `json:"yields,omitempty"`  // if not empty, the holder wants to know at this address of those who wait
 
 	// KnownBy is the latest time, by the clock of the Status, at which the store will know that
 	// the holder is over, if it does not renew. Zero means ExpireAt. A store whose clock may
@@ -260,7 +265,7 @@ const (
 	KindOffered = "offered" // it is the turn of Place
 	KindNext    = "next"    // the key is offered, and Place comes after those to whom it is
 	KindMoved   = "moved"   // the time has changed when it will be the turn of Place
-	KindWanted  = "wanted"  // a process waits for a key whose holder Lingers
+	KindWanted  = "wanted"  // a process waits for a key whose holder Lingers or Yields
 )
 
 // An Audience says which notices a watcher gets: those to its address, and those of its topics

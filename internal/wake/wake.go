@@ -6,6 +6,7 @@
 package wake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -295,12 +296,13 @@ func (w *Watch) announce(all []store.Notice) {
 	}
 }
 
-// Wanted returns the notices that ask the holders of a key to free it which may only keep it.
-// Whoever asks is in line, and is offered the key.
+// Wanted returns the notices that tell the holders of a key that somebody waits for it: those that
+// may only keep it, and those that asked to be told. Whoever tells them is in line, and is offered
+// the key.
 func Wanted(s *store.Status) (all []store.Notice) {
 	for _, h := range s.Holders {
-		if h.Lingers != "" && s.Live(h) {
-			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: h.Lingers})
+		if to := cmp.Or(h.Lingers, h.Yields); to != "" && s.Live(h) {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: to})
 		}
 	}
 	return all

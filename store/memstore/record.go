@@ -27,6 +27,7 @@ type holder struct {
 	session *session // the session that it is under, or nil
 
 	lingers  string
+	yields   string
 	released bool // the key stays taken until expireAt
 	broken   bool // a field of its own, because reason may be empty
 	reason   string
@@ -94,7 +95,7 @@ func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
-		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers,
+		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers, yields: c.Yields,
 	})
 }
 
@@ -126,7 +127,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(), Lingers: h.lingers,
+			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(), Lingers: h.lingers, Yields: h.yields,
 		}
 	}
 	if len(s.Holders) > 1 {

@@ -11,6 +11,7 @@ var tokenClaims = []claim{
 	{"TokensIncreaseHoweverAHolderEnds", tokensIncreaseHoweverAHolderEnds},
 	{"SpareTokensComeBeforeThoseOfLaterGrants", spareTokensComeBeforeThoseOfLaterGrants},
 	{"AHolderThatLingersIsShown", aHolderThatLingersIsShown},
+	{"AHolderThatYieldsIsShown", aHolderThatYieldsIsShown},
 }
 
 var purgeClaims = []claim{
@@ -103,6 +104,29 @@ func aHolderThatLingersIsShown(e *env) {
 	next := e.passOn(h.Ref, e.claim(h.Key, long))
 	if status := e.look(next.Key); e.only(status).Lingers != "" || next.grant.Spare != 0 {
 		e.Errorf("the next holder does not linger, and is shown as %+v, with %d spare tokens", status, next.grant.Spare)
+	}
+}
+
+func aHolderThatYieldsIsShown(e *env) {
+	if store.FeedOf(e.store) == nil {
+		e.Log("the store has no feed: nobody is told")
+		return
+	}
+	c := e.claim(e.key("yields"), long)
+	c.Yields = "here"
+	h := e.granted(c)
+	if refusal := e.refused(e.claim(h.Key, long)); e.only(refusal.Status).Yields != "here" || h.grant.Spare != 0 {
+		e.Errorf("the refusal does not say that the holder yields: %+v", refusal)
+	}
+	if _, err := e.renew(h.Ref, long); err != nil {
+		e.Fatalf("renew: %v", err)
+	}
+	if status := e.look(h.Key); e.only(status).Yields != "here" {
+		e.Errorf("the holder yields, and is shown after a renewal as %+v", status)
+	}
+	next := e.passOn(h.Ref, e.claim(h.Key, long))
+	if status := e.look(next.Key); e.only(status).Yields != "" {
+		e.Errorf("the next holder does not yield, and is shown as %+v", status)
 	}
 }
 

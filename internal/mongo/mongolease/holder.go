@@ -21,6 +21,7 @@ const (
 	FieldReleased = "released"
 	FieldSession  = "session"
 	FieldLingers  = "lingers"
+	FieldYields   = "yields"
 )
 
 // The fields of a lock that all stores have.
@@ -111,6 +112,9 @@ func (c *Claim) Holder(t Tenure) bson.D {
 	if c.Lingers != "" {
 		holder = append(holder, bson.E{Key: FieldLingers, Value: c.Lingers})
 	}
+	if c.Yields != "" {
+		holder = append(holder, bson.E{Key: FieldYields, Value: c.Yields})
+	}
 	return holder
 }
 
@@ -180,6 +184,8 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.Session, _ = v.StringValueOK()
 	case FieldLingers:
 		h.Lingers, _ = v.StringValueOK()
+	case FieldYields:
+		h.Yields, _ = v.StringValueOK()
 	}
 }
 

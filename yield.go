@@ -1,0 +1,57 @@
+package mongolock
+
+import "errors"
+
+// Yielding makes others who wait for the key tell its holder, which learns it by Lease.Wanted. It is
+// for long work that can stop between two pieces. Others are told too late, or not at all, while
+// this client hears no wake-ups (WithoutFeed, a store without a feed): then a renewal tells, which
+// a lease has every third of its TTL, unless a session keeps it. Yielding cannot be combined with
+// Shared or OneOf.
+func Yielding() AcquireOption {
+	return acquireOption(func(t *terms) error { t.yields = true; return nil })
+}
+
+func (t *terms) checkYielding() error {
+	if t.yields && t.shares() {
+		return errors.New("mongolock: Yielding with Shared or OneOf: only who has the key alone can make room")
+	}
+	return nil
+}
+
+// Wanted returns a channel that is closed once somebody waits for the key, in this process or in
+// another one. It stays closed, even if the waiter gives up. Another process that waits tells the
+// holder at once if the lease was acquired with Yielding. Otherwise a renewal shows that it waits,
+// within a third of the TTL, unless a session keeps the lease. A refused TryAcquire does not wait.
+func (l *Lease) Wanted() <-chan struct{} {
+	h, c := l.holding, l.holding.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.wanted == nil {
+		l.wanted = make(chan struct{})
+		if h.lease == l && (h.wanted || h.queue != nil && h.queue.head != nil) {
+			close(l.wanted)
+		}
+	}
+	return l.wanted
+}
+
+// tellWanted closes the channel of Wanted. The holding is locked; l may be nil.
+func (l *Lease) tellWanted() {
+	if l == nil || l.wanted == nil {
+		return
+	}
+	select {
+	case <-l.wanted:
+	default:
+		close(l.wanted)
+	}
+}
+
+// tellLease tells the lease in the holding that a caller of this client waits. Client.mu is held.
+func (h *holding) tellLease() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lease.tellWanted()
+}

@@ -1,0 +1,133 @@
+package mongolock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// waitFor has c wait for the key until the test ends.
+func waitFor(t *testing.T, c *mongolock.Client, key string) (giveUp context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if l, err := c.Acquire(ctx, key); err == nil {
+			_ = l.Release()
+		}
+	}()
+	synctest.Wait()
+	return cancel
+}
+
+func isWanted(l *mongolock.Lease) bool {
+	select {
+	case <-l.Wanted():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
+	for name, opts := range map[string][]mongolock.ClientOption{
+		"renewed by itself": nil,
+		"under a session":   {mongolock.WithSession()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+				c, rival := newClient(t, s, opts...), newClient(t, s)
+				l := acquire(t, c, "k", mongolock.Yielding())
+				other := acquire(t, c, "another", mongolock.Yielding())
+				time.Sleep(time.Minute) // it is under the session by now, if there is one
+				require.False(t, isWanted(l))
+				_, err := rival.TryAcquire(t.Context(), "k")
+				require.ErrorIs(t, err, mongolock.ErrHeld)
+				assert.False(t, isWanted(l), "an attempt does not wait")
+
+				began := time.Now()
+				giveUp := waitFor(t, rival, "k")
+				<-l.Wanted()
+				assert.Less(t, time.Since(began), time.Second)
+				assert.False(t, isWanted(other))
+				giveUp()
+				time.Sleep(time.Minute)
+				assert.True(t, isWanted(l), "for good")
+				require.NoError(t, l.Err(), "it goes on: the holder decides")
+			})
+		})
+	}
+}
+
+func TestAWaiterThatCameBeforeTheGrantIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c, first, second := newClient(t, s), newClient(t, s), newClient(t, s)
+		l := acquire(t, first, "k")
+		got := make(chan *mongolock.Lease)
+		go func() { got <- acquire(t, c, "k", mongolock.Yielding()) }()
+		synctest.Wait()
+		waitFor(t, second, "k")
+		require.NoError(t, l.Release())
+		assert.True(t, isWanted(<-got))
+	})
+}
+
+func TestWithoutYieldingARenewalTellsOfAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c, rival := newClient(t, s), newClient(t, s)
+		l := acquire(t, c, "k", mongolock.TTL(30*time.Second))
+		waitFor(t, rival, "k")
+		assert.False(t, isWanted(l), "nobody told it")
+		began := time.Now()
+		<-l.Wanted()
+		assert.LessOrEqual(t, time.Since(began), 10*time.Second)
+	})
+}
+
+func TestAWaiterOfTheSameClientIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memstore.New())
+		l := acquire(t, c, "k")
+		asked := l.Wanted()
+		waitFor(t, c, "k")
+		assert.True(t, isWanted(l))
+		<-asked
+		require.NoError(t, l.Release())
+		synctest.Wait()
+		next := acquire(t, c, "k")
+		assert.False(t, isWanted(next), "nobody waits for it")
+		assert.True(t, isWanted(l), "the channel of a lease that has ended stays as it was")
+		waitFor(t, c, "k")
+		assert.True(t, isWanted(next), "the channel is made after the waiter came")
+	})
+}
+
+func TestAKeyThatLingersIsWantedOnlyByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c, rival := newClient(t, s), newClient(t, s)
+		keep(t, c, mongolock.Yielding())
+		l := acquire(t, c, "k", lingering, mongolock.Yielding())
+		require.Zero(t, c.Stats().Waiters)
+		require.False(t, isWanted(l))
+		waitFor(t, rival, "k")
+		assert.True(t, isWanted(l))
+	})
+}
+
+func TestYieldingIsForWhoHasTheKeyAlone(t *testing.T) {
+	c := newClient(t, memstore.New())
+	for _, how := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
+		_, err := c.Acquire(t.Context(), "k", mongolock.Yielding(), how)
+		assert.EqualError(t, err, "mongolock: Yielding with Shared or OneOf: only who has the key alone can make room")
+	}
+}
