@@ -222,3 +222,31 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	}
 	return a
 }
+
+// A long job looks between two pieces whether somebody waits for the key.
+func ExampleLease_Wanted() {
+	client := connect(memstore.New())
+	defer client.Close()
+	lease := mustAcquire(client, "index")
+	wanted := func() bool {
+		select {
+		case <-lease.Wanted():
+			return true
+		default:
+			return false
+		}
+	}
+	fmt.Println(wanted())
+
+	next := make(chan error)
+	go func() { next <- mustAcquire(client, "index").Release() }()
+	for !wanted() {
+		time.Sleep(time.Millisecond) // a piece of the work
+	}
+	fmt.Println(lease.Release())
+	fmt.Println(<-next)
+	// Output:
+	// false
+	// <nil>
+	// <nil>
+}

@@ -274,3 +274,28 @@ func ExampleWithoutOrderCheck() {
 	// 1
 	// 0
 }
+
+// A batch gives way to others between two pieces, and goes on later.
+func ExampleYielding() {
+	store := memstore.New()
+	batch, urgent := connect(store), connect(store)
+	defer batch.Close()
+	defer urgent.Close()
+
+	lease := mustAcquire(batch, "index", mongolock.Yielding())
+	done := make(chan error)
+	go func() { done <- mustAcquire(urgent, "index").Release() }()
+	for {
+		select {
+		case <-lease.Wanted():
+			fmt.Println("making room after some pieces:", lease.Release())
+		case <-time.After(time.Millisecond): // your work on a piece
+			continue
+		}
+		break
+	}
+	fmt.Println(<-done)
+	// Output:
+	// making room after some pieces: <nil>
+	// <nil>
+}

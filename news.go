@@ -22,13 +22,17 @@ func (c heads) Waiting() bool {
 }
 
 // Keys returns the keys whose heads were refused and are not asking, in order, so that a
-// simulation can be repeated. With again, a head that is asking asks once more.
+// simulation can be repeated. With again, a head that is asking asks once more, and keys are among
+// them that somebody may wait for without having told their holder here.
 func (c heads) Keys(again bool) (keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, q := range c.queues.All {
 		switch {
 		case q.head == nil:
+			if again && q.holder != nil && q.holder.terms.yields {
+				keys = append(keys, key)
+			}
 		case q.head.asking && again:
 			q.view.Look()
 		case q.holder == nil && q.view.Seen != nil && !q.head.asking:
@@ -109,6 +113,9 @@ func (c *Client) read(key string) {
 // c.mu held.
 func (c *Client) saw(s *store.Status) (changed bool) {
 	q := c.queues.All[s.Key]
+	if q != nil && q.holder != nil && q.holder.terms.yields && len(s.Waiting("", "")) > 0 {
+		q.holder.heardWaiter()
+	}
 	switch {
 	case q == nil || q.head == nil || q.head.asking:
 		return false

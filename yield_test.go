@@ -66,6 +66,17 @@ func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
 	}
 }
 
+func TestAWaiterIsHeardOfThatCameWhileTheFeedOpened(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+		c, rival := newClient(t, s), newClient(t, s)
+		l := acquire(t, c, "k", mongolock.Yielding()) // opens the feed
+		go func() { _, _ = rival.Acquire(t.Context(), "k") }()
+		began := time.Now()
+		<-l.Wanted()
+		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
 func TestAWaiterThatCameBeforeTheGrantIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
