@@ -27,7 +27,8 @@ func (*doctorCmd) Help() string {
 of the worst line: 0, 1 or 2.
 
 Rights and the protocol are tried with test keys, mongolock-doctor:…, which are removed. If the
-collection of locks or that of wake-ups does not exist yet, a temporary one is used and dropped.`
+collection of locks does not exist yet, a temporary one is used. Collections that doctor makes are
+dropped; a notice stays in a collection of wake-ups that was there, until it is overwritten.`
 }
 
 func (c *doctorCmd) margin() time.Duration {

@@ -17,7 +17,7 @@ import (
 // A pathLsCmd is `mongolock paths ls`.
 type pathLsCmd struct {
 	place
-	Path   string `arg:"" optional:"" help:"Only locks on it, above it that reach it, and below it."`
+	Path   string `arg:"" optional:"" help:"Only locks that overlap this path."`
 	Tokens bool   `help:"Show the locks' tokens: a token is as good as the lock."`
 }
 
@@ -86,15 +86,15 @@ func around(ctx context.Context, tree *pathlock.Tree, path string) ([]pathlock.L
 type pathBreakCmd struct {
 	place
 	Path  string `arg:"" help:"The path."`
-	Below bool   `help:"Also what is held below it."`
+	Below bool   `help:"Also break locks below it."`
 	Yes   bool   `short:"y" help:"Do not ask."`
 }
 
 // Help says what break does.
 func (*pathBreakCmd) Help() string {
 	return `The locks on the path are removed at once. Their holders learn of it at their next refresh,
-a third of their TTL away, and may still work while the next holder begins. Nothing is said
-to them of why.`
+a third of their TTL away, and may still work while the next holder begins. They are not told
+why.`
 }
 
 // Run breaks the locks of a path.
