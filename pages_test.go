@@ -177,7 +177,7 @@ func TestEveryLogLineOfTheReferenceIsWrittenByTheCode(t *testing.T) {
 // a change from another library.
 func TestThePagesShowExamplesThatRun(t *testing.T) {
 	all, examples := pages(t), exampleSources(t)
-	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md", "adapters/gocron/README.md", "adapters/cron/README.md", "adapters/webdav/README.md"} {
+	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md", "adapters/gocron/README.md", "adapters/cron/README.md", "adapters/webdav/README.md", "adapters/tus/README.md"} {
 		blocks := shownCode(all[page])
 		require.NotEmpty(t, blocks, "Go code in %s", page)
 		for _, block := range blocks {
@@ -244,6 +244,18 @@ func TestTheReadmeLinksEveryPage(t *testing.T) {
 		if regexp.MustCompile(`^docs/[^/]+$`).MatchString(page) {
 			assert.Contains(t, all["README.md"], "]("+page, page)
 		}
+	}
+}
+
+func TestTheAdaptersAreInTheirIndex(t *testing.T) {
+	modules, err := filepath.Glob("adapters/*/go.mod")
+	require.NoError(t, err)
+	require.Greater(t, len(modules), 6)
+	all := pages(t)
+	for _, m := range modules {
+		dir := filepath.Dir(m)
+		assert.Contains(t, all["adapters/README.md"], "]("+filepath.Base(dir)+")", dir)
+		assert.Contains(t, all, filepath.ToSlash(dir)+"/README.md")
 	}
 }
 

@@ -261,7 +261,7 @@ func row(r record, source int) string {
 
 var (
 	fault = regexp.MustCompile(`^\d+ × `)
-	aList = regexp.MustCompile(`,? ?(map\[[^\]]*\]|\([^)]*\))`)
+	aList = regexp.MustCompile(`,? ?(map\[[^\]]*\]|\([^)]*\d[^)]*\))`)
 )
 
 const head = `# Servers
