@@ -61,7 +61,8 @@ func TestTheSummaryOfTheUsersPageIsTakenFromTheTables(t *testing.T) {
 	}
 	const users, every = "../../docs/comparison.md", "../../docs/" + everyPage
 	shown := rows(users, "summary")
-	require.Len(t, shown, len(contenders))
+	require.NotEmpty(t, shown)
+	require.Len(t, shown, len(rows(every, "pair")))
 	for mark, column := range map[string]int{"pair": 2, "waiters": 3, "idle": 5} {
 		for i, row := range rows(every, mark) {
 			assert.Equal(t, shortened(row[0]), shown[i][0])
