@@ -77,6 +77,8 @@ var contenders = []contender{
 	{name: "upsert and delete by hand" + askedPause, short: "by-hand", polls: true, start: startMongo, open: openByHand},
 	{name: "square/mongo-lock" + askedPause, short: "square", polls: true, start: startMongo, open: openSquare},
 	{name: "etcd's concurrency.Mutex", short: "etcd", start: startEtcd, open: openEtcd},
+	{name: "NATS KV, created and watched by hand", server: "NATS, `sync_interval: always`", short: "nats", start: startNATS, open: openNATS},
+	{name: "PostgreSQL's advisory locks", server: "PostgreSQL: nothing on disk, the lock is the connection's", short: "postgres", start: startPostgres, open: openPostgres},
 	{name: "rueidislock", server: onDisk, short: "rueidislock-always", start: startRedis(alwaysOnDisk), open: openRueidislock},
 	{name: "redislock" + askedPause, server: onDisk, short: "redislock-always", polls: true, start: startRedis(alwaysOnDisk), open: openRedislock},
 	{name: "redsync" + defaultWait, server: onDisk, short: "redsync-always", polls: true, start: startRedis(alwaysOnDisk), open: openRedsync},

@@ -2,13 +2,15 @@
 // measures mongolock and other locks in the same ways, in turns on one machine, each on the server
 // that it comes with.
 //
-// `make compare` runs it. It needs MONGODB_URI, and redis-server on PATH; etcd is part of
-// the program.
+// `make compare` runs it. It needs MONGODB_URI, redis-server on PATH, and PostgreSQL; etcd and NATS
+// are part of the program.
 //
 //	lock.go      what is compared: the contenders, and what they have in common
 //	mongo.go     mongolock, a lock by hand and square/mongo-lock, on MongoDB
 //	redis.go     redislock, redsync and rueidislock, on Redis
 //	etcd.go      etcd's concurrency.Mutex
+//	nats.go      a key of NATS, created and watched by hand
+//	postgres.go  PostgreSQL's advisory locks
 //	pair.go      a free key, acquired and released, also with a network between
 //	crowd.go     handoffs among waiters, and a key that all contend for
 //	waiting.go   what waiters ask while nothing happens, and how long a killed holder keeps a key
@@ -34,6 +36,8 @@ func main() {
 	switch {
 	case os.Getenv(etcdDir) != "":
 		run = serveEtcd
+	case os.Getenv(natsDir) != "":
+		run = serveNATS
 	case os.Getenv(crashLock) != "":
 		run = holdUntilKilled
 	}

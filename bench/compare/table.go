@@ -160,7 +160,7 @@ func summary(all []*rival) string {
 		switch {
 		case strings.HasPrefix(r.server, "secantus"):
 			server = "SecantusDB"
-		case strings.Contains(r.server, "always"):
+		case strings.HasPrefix(r.server, "Redis, "):
 			server = "Redis, durable"
 		default:
 			server = shortened(server)
