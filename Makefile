@@ -55,7 +55,7 @@ help: # a target is listed if a comment with its group stands behind it
 
 .PHONY: test
 test: $(DEVMONGO) bin/testreport ## test: the tests of the library; some: PKG=./once RUN=Died
-	@echo 'All tests take 20 to 30 minutes on two cores; a line for each package as it ends.'
+	@echo 'All tests take some ten minutes on two cores; a line for each package as it ends.'
 	@$(ON_MONGO) $(TESTS) $(FLAGS) -timeout 15m $(PKG)
 
 # How many processes compute beside the tests of test-busy.
