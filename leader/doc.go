@@ -12,6 +12,8 @@
 //
 //   - [New] makes a [Candidate], which says whether this process leads (IsLeader, Term), and gives the
 //     lead to another one (Resign).
+//   - [Warm] prepares a process before it stands for election, and with [AwaitSuccessor] a leader that
+//     is stopped goes on until another candidate is ready.
 //   - [Watch] and [Current] tell any process which one leads.
 //   - [Healthy] is a liveness check: it fails if the work of a term that is over goes on.
 //   - [With] gives options of the term's lease. With mongolock.TTL(10*time.Second) a leader that

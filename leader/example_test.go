@@ -208,3 +208,48 @@ func ExampleHealthy() {
 	fmt.Println(healthy(nil))
 	// Output: <nil>
 }
+
+// What the work needs is loaded before this process can be elected.
+func ExampleWarm() {
+	rates := 0
+	err := leader.Run(context.Background(), client(), "billing", func(context.Context, leader.Term) error {
+		fmt.Println("leads, with", rates, "rates")
+		return nil
+	}, leader.Warm(func(context.Context) error {
+		rates = 3
+		return nil
+	}))
+	fmt.Println(err)
+	// Output:
+	// leads, with 3 rates
+	// <nil>
+}
+
+// A deploy starts the new process, and stops the old one, which leads until the new one is ready.
+func ExampleAwaitSuccessor() {
+	in := memstore.New()
+	run := func(ctx context.Context, name string, over chan<- error, led chan<- string) {
+		locks, err := mongolock.NewWithStore(in, mongolock.WithOwner(name))
+		if err != nil {
+			log.Fatal(err)
+		}
+		over <- leader.Run(ctx, locks, "billing", func(ctx context.Context, _ leader.Term) error {
+			led <- name
+			<-ctx.Done()
+			return ctx.Err()
+		}, leader.AwaitSuccessor(time.Minute))
+	}
+	led, over := make(chan string), make(chan error)
+	first, stopFirst := context.WithCancel(context.Background())
+	go run(first, "version 1", over, led)
+	fmt.Println(<-led)
+	stopFirst() // nobody else is ready yet: it leads for a minute at most
+
+	second, stopSecond := context.WithTimeout(context.Background(), time.Minute)
+	defer stopSecond()
+	go run(second, "version 2", over, led)
+	fmt.Println(<-over, <-led)
+	// Output:
+	// version 1
+	// <nil> version 2
+}

@@ -117,6 +117,17 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	pauses := backoff.New(pauseLeast, pauseMost)
 	standing := context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg})
 	for {
+		if c.prepare != nil {
+			if err := c.prepare(ctx); err != nil && ctx.Err() == nil {
+				c.logger.Warn("leader: this process is not ready to lead, trying again", "key", c.key, "error", err)
+				if backoff.Sleep(ctx, pauses.Next()) {
+					continue
+				}
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
 		lease, err := c.locker.Acquire(standing, c.key, c.acquire...)
 		switch {
 		case err == nil:
@@ -155,6 +166,13 @@ func passing(err error) bool {
 func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) (again bool, err error) {
 	parent, recall := context.WithCancelCause(ctx)
 	defer recall(nil)
+	if c.await > 0 {
+		parent, recall = context.WithCancelCause(context.WithoutCancel(ctx))
+		defer context.AfterFunc(ctx, func() {
+			c.successor(lease)
+			recall(context.Cause(ctx))
+		})()
+	}
 	over := make(chan struct{})
 	var notices sync.WaitGroup
 	c.mu.Lock()
@@ -178,7 +196,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 	err = c.lead(parent, lease, fn)
 	switch {
 	case ctx.Err() != nil:
-		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
+		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) || c.await > 0 && errors.Is(err, context.Canceled) {
 			err = nil // fn stopped because it was told to
 		}
 		return false, err
@@ -257,18 +275,47 @@ func (c *Candidate) Term() (Term, bool) {
 	return Term{c.lease}, true
 }
 
+// An inspector shows who waits for a key, as *mongolock.Client does.
+type inspector interface {
+	Inspect(ctx context.Context, key string) (mongolock.Status, error)
+}
+
+// lookAgain is between two looks for a successor.
+const lookAgain = 100 * time.Millisecond
+
+// successor returns once another candidate waits for the key, and no later than the limit or the
+// term's end.
+func (c *Candidate) successor(lease *mongolock.Lease) {
+	limit, cancel := context.WithTimeout(context.Background(), c.await)
+	defer cancel()
+	limit = lease.Context(limit)
+	for {
+		status, err := c.locker.(inspector).Inspect(limit, c.key)
+		if err == nil && len(status.Waiting("", "")) > 0 || !backoff.Sleep(limit, lookAgain) {
+			return
+		}
+	}
+}
+
 // Resign ends the term: fn's context ends with ErrResigned, and once fn has returned the key
 // goes to a waiting candidate at once. This candidate waits for a second before it stands
 // again; end Run's context to leave for good. Resign returns when the key is released, or ctx
-// ends; at once if this process does not lead.
+// ends; at once if this process does not lead. With AwaitSuccessor the term ends only then.
 func (c *Candidate) Resign(ctx context.Context) error {
 	c.mu.Lock()
-	recall, over := c.recall, c.over
+	recall, over, lease := c.recall, c.over, c.lease
 	c.mu.Unlock()
 	if recall == nil {
 		return nil
 	}
-	recall(ErrResigned)
+	if c.await > 0 {
+		go func() {
+			c.successor(lease)
+			recall(ErrResigned)
+		}()
+	} else {
+		recall(ErrResigned)
+	}
 	select {
 	case <-over:
 		return nil

@@ -1,9 +1,11 @@
 package leader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
@@ -16,6 +18,8 @@ type Option interface{ apply(*config) error }
 type config struct {
 	acquire []mongolock.AcquireOption
 	logger  *slog.Logger
+	prepare func(context.Context) error // nil: nothing
+	await   time.Duration               // 0: no successor is waited for
 }
 
 type option func(*config) error
@@ -40,6 +44,31 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
+// Warm calls prepare each time before this process stands for election: to load what the work needs.
+// Until it returns, this process is no candidate. If it fails, that is logged, and it is called
+// again after a pause. With AwaitSuccessor a leader goes on meanwhile.
+func Warm(prepare func(ctx context.Context) error) Option {
+	return option(func(c *config) error {
+		if c.prepare = prepare; prepare == nil {
+			return errors.New("leader: Warm(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// AwaitSuccessor makes a leader that resigns, or whose ctx of Run ends, go on until another
+// candidate waits, for at most limit. So a deploy that starts the new process before it stops the
+// old one has a gap of some round trips, and none of them is the new one's start. The Locker must
+// be a client, or have its Inspect.
+func AwaitSuccessor(limit time.Duration) Option {
+	return option(func(c *config) error {
+		if c.await = limit; limit <= 0 {
+			return fmt.Errorf("leader: AwaitSuccessor(%v): must be positive", limit)
+		}
+		return nil
+	})
+}
+
 // newConfig checks all options together.
 func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	c := config{logger: slog.Default()}
@@ -50,6 +79,9 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 			continue
 		}
 		errs = append(errs, o.apply(&c))
+	}
+	if _, ok := l.(inspector); c.await > 0 && !ok {
+		errs = append(errs, fmt.Errorf("leader: AwaitSuccessor: %T has no Inspect", l))
 	}
 	terms, err := inside.TermsOf(l, key, c.acquire)
 	switch {
