@@ -46,7 +46,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 	if grace < 0 || len(marked) == 0 {
 		return marked, errors.Join(errs...)
 	}
-	if err := c.awaitGone(ctx, key, marked, grace); err != nil {
+	if err := c.awaitGone(ctx, &status, marked, grace); err != nil {
 		return marked, errors.Join(append(errs, err)...)
 	}
 	for _, h := range marked {
@@ -77,8 +77,10 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
-// awaitGone waits until no marked holder is live, or until grace is over.
-func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, grace time.Duration) error {
+// awaitGone waits until no marked holder is live, or until grace is over. None is over before the
+// time that it had left when it was marked: by another shard's clock it may seem to be.
+func (c *Client) awaitGone(ctx context.Context, seen *store.Status, marked []Holder, grace time.Duration) error {
+	key, began := seen.Key, c.clock.Now()
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	look := time.NewTicker(max(min(grace/8, wake.PollMost), time.Millisecond))
@@ -94,17 +96,12 @@ func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, gra
 		case <-look.C:
 		}
 		status, err := c.look(ctx, "break", key)
-		if err == nil && !anyLive(status, marked) {
+		passed := c.clock.Since(began)
+		live := func(h Holder) bool {
+			return slices.ContainsFunc(marked, func(m Holder) bool { return m.ID == h.ID && (status.Live(h) || seen.LeftOf(m) > passed) })
+		}
+		if err == nil && !slices.ContainsFunc(status.Holders, live) {
 			return nil // a fault does not end the wait
 		}
 	}
-}
-
-func anyLive(s Status, marked []Holder) bool {
-	for _, h := range s.Holders {
-		if s.Live(h) && slices.ContainsFunc(marked, func(m Holder) bool { return m.ID == h.ID }) {
-			return true
-		}
-	}
-	return false
 }

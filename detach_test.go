@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func detach(t *testing.T, l *mongolock.Lease) string {
@@ -90,6 +91,29 @@ func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
 		tookBetween(t, start, 5*time.Second, 5100*time.Millisecond)
 		b.hook(func(h *hooks) { h.renew = nil })
 		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
+	})
+}
+
+// Behind a router the time of a read is that of the shard which was last heard of.
+func TestBreakIsNotMisledByAnotherShardsClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		b := newHookedStore(mem)
+		l := acquire(t, newClient(t, mem), "k", mongolock.TTL(30*time.Second))
+		looks := 0
+		b.hook(func(h *hooks) {
+			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
+				all, err := do()
+				if looks++; looks > 1 {
+					all[0].Now = all[0].Now.Add(time.Hour)
+				}
+				return all, err
+			}
+		})
+		_, err := newClient(t, b).Break(t.Context(), "k", "why", 15*time.Second)
+		require.NoError(t, err)
+		assert.Greater(t, looks, 1)
+		require.ErrorIs(t, l.Err(), mongolock.ErrBroken, "it was told by a renewal, before the key was free")
 	})
 }
 
