@@ -51,9 +51,9 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 	case errors.As(err, new(*abandoned)):
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
 	case errors.As(err, &held):
-		held.Here = c.holdsAlone(key)
+		held.Here = c.isHere(key, held.Holders)
 		if t.freeIdle {
-			c.watch.Announce(wake.Wanted(&held.Status)...)
+			c.watch.Announce(wake.Idle(&held.Status)...)
 		}
 	}
 	return nil, failed("acquire", w.key, err)

@@ -159,14 +159,14 @@ func (c *Client) lookAt(ctx context.Context, keys []string) ([]store.Status, err
 // the context's and ErrHeld) or when MaxWait is over (ErrHeld). Neither limits the lease.
 // Acquire is not re-entrant: a second Acquire of a key that this process holds waits until the
 // first is released. If its ctx is one that the lease of the key made, as for the function of Do,
-// it would wait for itself, and returns ErrHeld at once. Waiters of one client are served in order
-// of arrival. If the store cannot be reached the first claim fails; a caller that waits already
-// keeps waiting through faults.
+// it would wait for itself, and returns ErrHeld at once, unless both share the key. Waiters of one
+// client are served in order of arrival. If the store cannot be reached the first claim fails; a
+// caller that waits already keeps waiting through faults.
 //
 // When ctx ends, Acquire returns at once. A claim that is under way is not cut off: if it is
 // granted after all, it is given back.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return c.acquire(ctx, key, opts, (*Client).await)
+	return c.acquire(ctx, key, opts, (*Client).awaitNested)
 }
 
 // TryAcquire asks for the key once. If others hold it, it returns a *HeldError.

@@ -55,7 +55,8 @@ type holding struct {
 	values   context.Context // of the call that asked for it: for its values, not for its end
 	timer    *time.Timer     // of the deadline
 	line     []store.Place   // who waited when it was granted
-	wanted   bool            // another process waits for the key: see tellWanted
+	wanted   bool            // another process waits for the key, or may
+	awaited  bool            // it does: see tellWanted
 	renewing chan struct{}   // closed when the renewal under way is over; nil: none is
 	member   membership
 	release  release
@@ -73,7 +74,8 @@ func newHolding(ctx context.Context, c *Client, claim *store.Claim, t *terms) *h
 func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotonic.Moment) {
 	t := h.terms
 	h.term, due = term.Granted(t.ttl, h.client.marginFor(t.ttl), sent, now, g.Left, false)
-	h.token, h.since, h.line, h.wanted, h.spare = g.Token, g.Since, g.Line, len(g.Line) > 0, g.Spare
+	h.token, h.since, h.line, h.spare = g.Token, g.Since, g.Line, g.Spare
+	h.wanted, h.awaited = len(g.Line) > 0, len(g.Line) > 0
 	h.granted = now
 	h.lease = newLease(h, t, g.Token, sent, now)
 	return due

@@ -253,11 +253,22 @@ func (h *holding) freeIdle() {
 	}
 }
 
+// mayBeWanted handles that waiters were heard of while the claim was under way, of this key or of
+// another. Client.mu is held.
+func (h *holding) mayBeWanted() {
+	h.mu.Lock()
+	h.wanted = true // it is not kept after its lease
+	h.mu.Unlock()
+	if h.terms.yields {
+		h.client.background.Go(func() { h.client.read(h.ref.Key) })
+	}
+}
+
 // heardWaiter records that a process waits, and reports whether the holding is idle.
 func (h *holding) heardWaiter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wanted = true
+	h.wanted, h.awaited = true, true
 	h.lease.tellWanted()
 	return h.lease == nil
 }

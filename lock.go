@@ -16,7 +16,7 @@ import (
 type Locker interface {
 	// Acquire waits until the key is granted, ctx ends or MaxWait is over. Neither ctx
 	// nor MaxWait limits the lease. It is not re-entrant: under a context that a lease of the
-	// key made, as Do's, it returns ErrHeld at once.
+	// key made, as Do's, it does not wait, but returns ErrHeld.
 	Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
 
 	// TryAcquire asks for the key once. If others hold it, it returns a *HeldError.
@@ -102,6 +102,9 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if err != nil {
 		return nil, err
 	}
+	if err := nestedAll(ctx, l, sorted, opts); err != nil {
+		return nil, err
+	}
 	patience := patienceIn(opts)
 	leases, err := tryTogether(ctx, l, sorted, opts)
 	if err != nil && !errors.Is(err, ErrHeld) {
@@ -115,7 +118,7 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		}
 	}
 	for i, key := range rest {
-		lease, err := l.Acquire(held, key, patience.options(opts)...)
+		lease, err := l.Acquire(context.WithValue(held, togetherKey{}, leases), key, patience.options(opts)...)
 		if err == nil {
 			leases = append(leases, lease)
 			if i < len(rest)-1 {
@@ -137,6 +140,24 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	}
 	slices.SortFunc(leases, func(a, b *Lease) int { return place[a.Key()] - place[b.Key()] })
 	return leases, nil
+}
+
+// nestedAll refuses keys that the caller holds already, before any of the others is acquired.
+func nestedAll(ctx context.Context, l Locker, keys []string, opts []AcquireOption) error {
+	c, ok := l.(*Client)
+	if !ok {
+		return nil
+	}
+	t, err := c.ask(keys[0], opts)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := c.nested(ctx, key, t); err != nil && !t.shares() {
+			return err
+		}
+	}
+	return nil
 }
 
 // tryTogether claims all keys at once, if l can do that and they are not in use in this

@@ -2,39 +2,67 @@ package mongolock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mongolock/mongolock/internal/tether"
 )
 
-// nested looks at what the caller of a wait holds already, as its context shows: it is one that a
-// lease of this client made, as for the function of Do. A wait for the same key is refused, as the
-// caller would wait for itself. Other keys are to be taken in one order everywhere.
-func (c *Client) nested(ctx context.Context, key string) error {
+// awaitNested is await for a caller that may hold the key already, or others: its context says so,
+// if a lease of this client made it, as for the function of Do. A caller that holds the key is not
+// made to wait for itself: it may only share the key once more.
+func (c *Client) awaitNested(ctx context.Context, key string, t *terms) (*Lease, error) {
+	err := c.nested(ctx, key, t)
+	if err == nil {
+		return c.await(ctx, key, t)
+	}
+	if !t.shares() {
+		return nil, err
+	}
+	lease, refusal := c.try(ctx, key, t)
+	if errors.Is(refusal, ErrHeld) {
+		refusal = err
+	}
+	return lease, refusal
+}
+
+// nested returns an error if the caller holds the key, and otherwise notes that it is to be waited
+// for under the lease which was acquired first: what is under that is in order if all take it.
+func (c *Client) nested(ctx context.Context, key string, t *terms) error {
+	var first *Lease
+	together, _ := ctx.Value(togetherKey{}).(Leases)
 	for owner := range tether.Owners(ctx) {
 		l, ok := owner.(*Lease)
-		if !ok || l.holding.client != c || l.Err() != nil {
+		if !ok || l.holding.client != c || l.Err() != nil || slices.Contains(together, l) {
 			continue
 		}
 		if l.Key() == key {
 			return fmt.Errorf("mongolock: acquire %q: the caller holds it already: %w", key, &HeldError{Status: l.holding.status(), Here: true})
 		}
-		if c.noOrder {
-			continue
-		}
-		if conflict := c.order.Wait(l.Key(), key); conflict != nil {
-			c.disorders.Add(1)
-			c.logger.Warn("mongolock: keys are taken in different orders: two callers may wait for each other for ever",
-				"here", conflict.Here, "but", conflict.Other, "do", "take them in one order everywhere, or together with AcquireAll")
-		}
+		first = l
+	}
+	if first == nil || c.noOrder || t.shares() && first.terms.shares() {
+		return nil
+	}
+	if conflict := c.order.Wait(first.Key(), key); conflict != nil {
+		c.disorders.Add(1)
+		c.logger.Warn("mongolock: keys are taken in different orders: two callers may wait for each other",
+			"here", conflict.Here, "but", conflict.Other, "do", "take them in one order everywhere, or together with AcquireAll")
 	}
 	return nil
 }
 
-// holdsAlone reports whether this client holds a key, and nobody else does.
-func (c *Client) holdsAlone(key string) bool {
+// togetherKey leads to the leases of one AcquireAll, whose keys are in order.
+type togetherKey struct{}
+
+// isHere reports whether one of the holders is a lease that this client has.
+func (c *Client) isHere(key string, holders []Holder) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queues.All[key]
-	return q != nil && q.holder != nil
+	return q != nil && q.holdsIt() && slices.ContainsFunc(holders, func(h Holder) bool { return h.ID == q.holder.ref.ID })
 }
+
+// holdsIt reports whether this client has the key alone, by a lease that has not ended.
+func (q *queue) holdsIt() bool { return q.holder != nil && q.holder.why() == nil }

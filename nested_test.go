@@ -12,46 +12,83 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestDoWithinDoOfOneKeyFailsAtOnce(t *testing.T) {
-	for name, opts := range map[string][]mongolock.AcquireOption{
-		"alone": nil, "as readers": {mongolock.Shared()}, "with a permit each": {mongolock.OneOf(2)},
-	} {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memstore.New(), mongolock.WithOwner("billing-1"))
+		inner := false
+		err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
+			began := time.Now()
+			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // however it is derived
+			defer cancel()
+			err := mongolock.Do(ctx, c, "k", func(context.Context, *mongolock.Lease) error { inner = true; return nil })
+			assert.Zero(t, time.Since(began))
+			return err
+		})
+		var held *mongolock.HeldError
+		require.ErrorAs(t, err, &held)
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.True(t, held.Here)
+		require.EqualError(t, err, `mongolock: acquire "k": the caller holds it already: mongolock: "k" is held by this process, billing-1 for another 30s unless renewed`)
+		assert.False(t, inner)
+	})
+}
+
+func TestAKeyThatIsSharedOnceMoreIsNotWaitedFor(t *testing.T) {
+	for name, how := range map[string]mongolock.AcquireOption{"as a reader": mongolock.Shared(), "with a permit": mongolock.OneOf(2)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newClient(t, memstore.New(), mongolock.WithOwner("billing-1"))
-				inner := false
-				err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
+				s := memstore.New()
+				c, writer := newClient(t, s), newClient(t, s)
+				again := func(ctx context.Context) error {
+					return mongolock.Do(ctx, c, "k", func(context.Context, *mongolock.Lease) error { return nil }, how)
+				}
+				require.NoError(t, mongolock.Do(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
+					require.NoError(t, again(ctx))
+					waitFor(t, writer, "k")
 					began := time.Now()
-					ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // however it is derived
-					defer cancel()
-					err := mongolock.Do(ctx, c, "k", func(context.Context, *mongolock.Lease) error { inner = true; return nil }, opts...)
+					require.ErrorIs(t, again(ctx), mongolock.ErrHeld, "the writer waits for us")
 					assert.Zero(t, time.Since(began))
-					return err
-				}, opts...)
-				var held *mongolock.HeldError
-				require.ErrorAs(t, err, &held)
-				require.ErrorIs(t, err, mongolock.ErrHeld)
-				assert.True(t, held.Here)
-				assert.EqualError(t, err, `mongolock: acquire "k": the caller holds it already: mongolock: "k" is held by this process, billing-1 for another 30s unless renewed`)
-				assert.False(t, inner)
+					return nil
+				}, how))
 			})
 		})
 	}
 }
 
+func TestAKeyThatIsHeldNoMoreIsNotHeldHere(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		c, rival := newClient(t, s), newClient(t, b.mem, mongolock.WithOwner("rival"))
+		l := acquire(t, c, "k")
+		renewalsFail(b, errNet)
+		b.hook(func(h *hooks) {
+			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+		})
+		<-l.Done()
+		acquire(t, rival, "k")
+		_, err := c.TryAcquire(t.Context(), "k")
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.NotContains(t, err.Error(), "this process")
+		b.hook(func(h *hooks) { *h = hooks{} })
+	})
+}
+
 func TestAcquireAllOfAKeyThatTheCallerHoldsFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, memstore.New())
+		s := memstore.New()
+		c := newClient(t, s)
+		first := acquire(t, newClient(t, s), "a") // it would be waited for first
+		began := time.Now()
 		err := mongolock.Do(t.Context(), c, "b", func(ctx context.Context, _ *mongolock.Lease) error {
 			_, err := mongolock.AcquireAll(ctx, c, []string{"a", "b"})
 			return err
 		})
 		require.ErrorIs(t, err, mongolock.ErrHeld)
-		_, err = c.TryAcquire(t.Context(), "a")
-		assert.NoError(t, err, "it was given back")
+		assert.Zero(t, time.Since(began))
+		release(t, first)
 	})
 }
 
@@ -113,7 +150,8 @@ func TestKeysInDifferentOrdersAreToldOnceWithBothPlaces(t *testing.T) {
 
 func TestAnAttemptUnderALeaseSaysNothingOfTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, memstore.New())
+		s := memstore.New()
+		c := newClient(t, s)
 		try := func(first, second string) {
 			require.NoError(t, mongolock.Do(t.Context(), c, first, func(ctx context.Context, _ *mongolock.Lease) error {
 				_, err := mongolock.TryDo(ctx, c, second, func(context.Context, *mongolock.Lease) error { return nil })
@@ -122,11 +160,36 @@ func TestAnAttemptUnderALeaseSaysNothingOfTheOrder(t *testing.T) {
 		}
 		try("order:1", "customer:1")
 		try("customer:1", "order:1")
-		for range 3 { // AcquireAll has an order of its own
-			all, err := mongolock.AcquireAll(t.Context(), c, []string{"b:2", "a:1", "b:1"})
+		rival := newClient(t, s)                                                                     // so that keys are waited for, one under the other
+		for _, keys := range [][]string{{"order-items:3", "order"}, {"order:17", "order-items:3"}} { // AcquireAll has an order of its own
+			held := acquire(t, rival, "order-items:3")
+			time.AfterFunc(time.Second, func() { release(t, held) })
+			all, err := mongolock.AcquireAll(t.Context(), c, keys)
 			require.NoError(t, err)
 			require.NoError(t, all.Release())
 		}
-		assert.Zero(t, c.Stats().Disorders, "it waits for nobody")
+		assert.Zero(t, c.Stats().Disorders, "nobody can wait for the other")
+	})
+}
+
+func TestOrdersUnderOneLeaseAndOfReadersAreNoDisorder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memstore.New())
+		in := func(ctx context.Context, how []mongolock.AcquireOption, keys ...string) {
+			var all []*mongolock.Lease
+			for _, key := range keys {
+				l, err := c.Acquire(ctx, key, how...)
+				require.NoError(t, err)
+				ctx, all = l.Context(ctx), append(all, l)
+			}
+			for _, l := range all {
+				release(t, l)
+			}
+		}
+		in(t.Context(), nil, "tenant", "order:1", "customer:1")
+		in(t.Context(), nil, "tenant", "customer:1", "order:1")
+		in(t.Context(), []mongolock.AcquireOption{mongolock.Shared()}, "price:1", "stock:1")
+		in(t.Context(), []mongolock.AcquireOption{mongolock.Shared()}, "stock:1", "price:1")
+		assert.Zero(t, c.Stats().Disorders)
 	})
 }

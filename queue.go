@@ -128,7 +128,7 @@ func (h *holding) settleIn(w *waiter) {
 		c.watch.Join()
 		h.listens = true
 		if c.asks.of(h.ref.Key).Load() != h.heard.asks {
-			h.heardWaiter() // a waiter asked before the grant was answered
+			h.mayBeWanted()
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 		}
 		return lease, nil
 	}
-	held := &HeldError{Status: q.status(), Here: q.holder != nil}
+	held := &HeldError{Status: q.status(), Here: q.holdsIt()}
 	w.refused = w.refused || q.head.refused
 	if q.head == w && q.view.In {
 		held.Place = q.view.Place

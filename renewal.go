@@ -120,7 +120,7 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	close(h.renewing)
 	h.renewing = nil
 	if len(answer.Line) > 0 {
-		h.line, h.wanted = answer.Line, true
+		h.line, h.wanted, h.awaited = answer.Line, true, true
 		h.lease.tellWanted()
 	}
 	free := h.wanted && h.lease == nil

@@ -37,9 +37,6 @@ type move struct {
 
 // await is Acquire: the caller stands in the queue until it has the key, or gives up.
 func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease, err error) {
-	if err := c.nested(ctx, key); err != nil {
-		return nil, err
-	}
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {

@@ -2,11 +2,11 @@ package mongolock
 
 import "errors"
 
-// Yielding makes others who wait for the key tell its holder, which learns it by Lease.Wanted. It is
-// for long work that can stop between two pieces. Others are told too late, or not at all, while
-// this client hears no wake-ups (WithoutFeed, a store without a feed): then a renewal tells, which
-// a lease has every third of its TTL, unless a session keeps it. Yielding cannot be combined with
-// Shared or OneOf.
+// Yielding makes those who wait for the key in other processes tell its holder at once, which learns
+// it by Lease.Wanted. It is for long work that can stop between two pieces. While this client hears
+// no wake-ups (WithoutFeed, a store without a feed) the holder learns of them by a renewal, and
+// under a session perhaps not at all. Yielding cannot be combined with Shared or OneOf. A lease that
+// was resumed does not yield.
 func Yielding() AcquireOption {
 	return acquireOption(func(t *terms) error { t.yields = true; return nil })
 }
@@ -19,9 +19,10 @@ func (t *terms) checkYielding() error {
 }
 
 // Wanted returns a channel that is closed once somebody waits for the key, in this process or in
-// another one. It stays closed, even if the waiter gives up. Another process that waits tells the
-// holder at once if the lease was acquired with Yielding. Otherwise a renewal shows that it waits,
-// within a third of the TTL, unless a session keeps the lease. A refused TryAcquire does not wait.
+// another one. It stays closed, even if the waiter gives up; after the lease's end it says nothing.
+// Another process that waits tells the holder at once if the lease was acquired with Yielding.
+// Otherwise a renewal shows that it waits, within a third of the TTL, unless a session keeps the
+// lease. A refused TryAcquire does not wait.
 func (l *Lease) Wanted() <-chan struct{} {
 	h, c := l.holding, l.holding.client
 	c.mu.Lock()
@@ -30,7 +31,7 @@ func (l *Lease) Wanted() <-chan struct{} {
 	defer h.mu.Unlock()
 	if l.wanted == nil {
 		l.wanted = make(chan struct{})
-		if h.lease == l && (h.wanted || h.queue != nil && h.queue.head != nil) {
+		if h.lease == l && (h.awaited || h.queue != nil && h.queue.head != nil) {
 			close(l.wanted)
 		}
 	}

@@ -2,6 +2,8 @@ package mongolock_test
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,4 +143,40 @@ func TestYieldingIsForWhoHasTheKeyAlone(t *testing.T) {
 		_, err := c.Acquire(t.Context(), "k", mongolock.Yielding(), how)
 		assert.EqualError(t, err, "mongolock: Yielding with Shared or OneOf: only who has the key alone can make room")
 	}
+}
+
+func TestOnlyAWaiterForTheKeyItselfMakesItWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHookedStore(memstore.New())
+		c, rival := newClient(t, b), newClient(t, b.mem)
+		busy := acquire(t, c, "busy", mongolock.Yielding())
+		time.Sleep(time.Second)
+		key := "" // of the same counter
+		for i := 0; bucket(key) != bucket("busy"); i++ {
+			key = fmt.Sprint("upload:", i)
+		}
+		b.hook(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				g, err := do()
+				time.Sleep(20 * time.Millisecond)
+				return g, err
+			}
+		})
+		time.AfterFunc(10*time.Millisecond, func() { _, _ = rival.Acquire(t.Context(), "busy", mongolock.MaxWait(time.Second)) })
+		l := acquire(t, c, key, mongolock.Yielding())
+		synctest.Wait()
+		assert.True(t, isWanted(busy))
+		assert.False(t, isWanted(l))
+
+		_, err := rival.TryAcquire(t.Context(), key, mongolock.FreeIdle())
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		synctest.Wait()
+		assert.False(t, isWanted(l), "who tries does not wait")
+	})
+}
+
+func bucket(key string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return h.Sum32() % 64
 }

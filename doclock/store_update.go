@@ -23,6 +23,9 @@ func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 		u = u.Set(s.path(f.Key), f.Value)
 	}
 	u = u.Unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
+	if c.lease.Yields == "" { // the holder before may have
+		u = u.Unset(s.path(mongolease.FieldYields))
+	}
 	if c.one {
 		u = u.Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: 1}).Unset(s.path(fieldReadyAt))
 	}
@@ -42,7 +45,7 @@ func (s *docStore) leaving(residue bool) update {
 	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.stampPath(fieldStamp))
 	for _, f := range []string{
 		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
-		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, fieldBroken, fieldReleased, fieldSaves,
+		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, mongolease.FieldYields, fieldBroken, fieldReleased, fieldSaves,
 	} {
 		u = u.Unset(s.path(f))
 	}

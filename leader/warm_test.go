@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,19 +135,19 @@ func TestAProcessThatIsNotReadyDoesNotStand(t *testing.T) {
 		in := memstore.New()
 		client, err := mongolock.NewWithStore(in)
 		require.NoError(t, err)
-		tries := 0
+		var tries atomic.Int32
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() {
 			over <- leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return ctx.Err() },
-				leader.WithLogger(slog.New(slog.DiscardHandler)), leader.Warm(func(context.Context) error { tries++; return errors.New("no rates yet") }))
+				leader.WithLogger(slog.New(slog.DiscardHandler)), leader.Warm(func(context.Context) error { tries.Add(1); return errors.New("no rates yet") }))
 		}()
 		time.Sleep(time.Minute)
 		status, err := client.Inspect(t.Context(), "billing")
 		require.NoError(t, err)
 		assert.True(t, status.Free())
-		assert.Greater(t, tries, 3)
-		assert.Less(t, tries, 200, "not in a hot loop")
+		assert.Greater(t, tries.Load(), int32(3))
+		assert.Less(t, tries.Load(), int32(200), "not in a hot loop")
 		cancel()
 		require.NoError(t, <-over)
 		require.NoError(t, client.Close())

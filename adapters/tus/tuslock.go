@@ -55,7 +55,7 @@ type lock struct {
 }
 
 // Lock waits for the upload until ctx ends. requestUnlock is called once: when another request
-// waits for the upload, or when the lease is lost.
+// waits for the upload, when the lease is lost, or when its client is closed.
 func (k *lock) Lock(ctx context.Context, requestUnlock func()) error {
 	lease, err := k.of.locks.Acquire(ctx, k.key, k.of.opts...)
 	switch {
@@ -69,11 +69,10 @@ func (k *lock) Lock(ctx context.Context, requestUnlock func()) error {
 		select {
 		case <-lease.Wanted():
 		case <-lease.Done():
-			if !errors.Is(lease.Err(), mongolock.ErrLost) {
-				return // it was unlocked
-			}
 		}
-		requestUnlock()
+		if !errors.Is(lease.Err(), mongolock.ErrReleased) { // it is held, lost, or its client was closed
+			requestUnlock()
+		}
 	}()
 	return nil
 }

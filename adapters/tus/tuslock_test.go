@@ -99,6 +99,22 @@ func TestALeaseThatIsLostAsksForUnlock(t *testing.T) {
 	})
 }
 
+func TestAClosedClientAsksForUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := mongolock.NewWithStore(memstore.New())
+		require.NoError(t, err)
+		l, err := tuslock.New(c)
+		require.NoError(t, err)
+		asked := make(chan struct{})
+		require.NoError(t, newLock(t, l, "17").Lock(t.Context(), func() { close(asked) }))
+		unlocked := newLock(t, l, "18")
+		require.NoError(t, unlocked.Lock(t.Context(), never))
+		require.NoError(t, unlocked.Unlock())
+		require.NoError(t, c.Close())
+		<-asked
+	})
+}
+
 func TestAStoreThatFailsIsNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)

@@ -1,10 +1,11 @@
 // Package order notices keys that callers wait for in different orders: two such callers can wait
 // for each other for ever.
 //
-// Keys belong to classes: that of "order:17" is "order". One caller that holds an "order" and waits
-// for a "customer", and another that does the reverse, can block each other. Within a class the
-// order is that of the bytes. A Book notes which class was waited for under which, and where in the
-// program. Nothing has to go wrong for a conflict to be found: both ways have to be taken once.
+// Keys belong to classes: that of "order:17" is "order", that of "tenant/1/order/5" "tenant/*/order".
+// One caller that holds an "order" and waits for a "customer", and another that does the reverse,
+// can block each other. A Book notes which class was waited for under which, and where in the
+// program. Nothing has to go wrong for a conflict to be found: both ways have to be taken once. Of
+// keys of one class it notes the keys themselves: which order of them is right nobody can tell.
 package order
 
 import (
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // most is how many pairs of classes a Book notes. Keys whose classes have no end are not worth more.
@@ -36,10 +38,8 @@ type Conflict struct {
 // that this contradicts an earlier wait.
 func (b *Book) Wait(held, wanted string) *Conflict {
 	from, to := class(held), class(wanted)
-	if from == to { // the order of their bytes
-		if from, to = "a lower "+from, "a higher "+to; wanted < held {
-			from, to = to, from
-		}
+	if from == to {
+		from, to = held, wanted
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,37 +55,56 @@ func (b *Book) Wait(held, wanted string) *Conflict {
 	}
 	b.under[from][to] = here
 	b.pairs++
-	if other := b.path(to, from, map[string]bool{}); other != "" {
-		return &Conflict{here, other}
+	switch waits := b.path(to, from, map[string]bool{}); {
+	case len(waits) > shown:
+		return &Conflict{here, strings.Join(waits[:shown], "; ") + "; …"}
+	case len(waits) > 0:
+		return &Conflict{here, strings.Join(waits, "; ")}
 	}
 	return nil
 }
 
-// path returns the waits that lead from one class to another, or nothing.
-func (b *Book) path(from, to string, seen map[string]bool) string {
+// shown is how many waits a Conflict names.
+const shown = 4
+
+// path returns the waits that lead from one class to another, if any do.
+func (b *Book) path(from, to string, seen map[string]bool) []string {
 	if at, ok := b.under[from][to]; ok {
-		return at
+		return []string{at}
 	}
 	seen[from] = true
 	for _, next := range slices.Sorted(maps.Keys(b.under[from])) {
 		if seen[next] {
 			continue
 		}
-		at := b.under[from][next]
-		if rest := b.path(next, to, seen); rest != "" {
-			return at + "; " + rest
+		if rest := b.path(next, to, seen); rest != nil {
+			return append([]string{b.under[from][next]}, rest...)
 		}
 	}
-	return ""
+	return nil
 }
 
-// class returns what comes before the first colon or slash of a key.
+// class returns what comes before the last colon or slash of a key, without the parts that have a
+// digit: they number things.
 func class(key string) string {
-	if i := strings.IndexAny(key, ":/"); i > 0 {
-		return key[:i]
+	i := strings.LastIndexAny(key, ":/")
+	if i <= 0 {
+		return key
 	}
-	return key
+	var b strings.Builder
+	for part := range strings.FieldsFuncSeq(key[:i], isMark) {
+		if b.Len() > 0 {
+			b.WriteByte('/')
+		}
+		if strings.ContainsFunc(part, unicode.IsDigit) {
+			part = "*"
+		}
+		b.WriteString(part)
+	}
+	return b.String()
 }
+
+func isMark(r rune) bool { return r == ':' || r == '/' }
 
 const module = "github.com/mongolock/mongolock"
 
@@ -96,7 +115,7 @@ func caller() string {
 	for {
 		f, more := frames.Next()
 		ours := strings.HasPrefix(f.Function, module+".") || strings.HasPrefix(f.Function, module+"/") && !strings.Contains(f.Function, "_test.")
-		if !ours && f.File != "" {
+		if !ours && f.File != "" && !strings.HasPrefix(f.Function, "runtime.") {
 			return fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
 		if !more {

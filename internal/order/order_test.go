@@ -23,8 +23,11 @@ func TestAConflictIsToldOnceWithBothPlaces(t *testing.T) {
 		"both, twice":                 {waits: [][2]string{{"order:1", "customer:2"}, {"customer:7", "order:9"}, {"customer:7", "order:9"}}},
 		"by a third":                  {[][2]string{{"a/1", "b/1"}, {"b/2", "c/2"}, {"c", "a/3"}}, "a under c", "b under a; c under b"},
 		"no way back":                 {waits: [][2]string{{"a", "b"}, {"b", "c"}, {"a", "c"}, {"d", "a"}}},
-		"keys of a class, upwards":    {waits: [][2]string{{"item:1", "item:2"}, {"item:2", "item:3"}}},
-		"keys of a class, both":       {[][2]string{{"item:1", "item:2"}, {"item:2", "item:1"}}, "a lower item under a higher item", "a higher item under a lower item"},
+		"keys of a class":             {waits: [][2]string{{"item:1", "item:2"}, {"item:9", "item:10"}, {"item:3", "item:2"}}},
+		"the same keys of a class":    {[][2]string{{"item:1", "item:2"}, {"item:2", "item:1"}}, "item:1 under item:2", "item:2 under item:1"},
+		"below a tenant":              {waits: [][2]string{{"tenant/1/order/5", "tenant/1/stock/9"}, {"tenant/1/order/5", "tenant/1/customer/7"}}},
+		"below two tenants":           {[][2]string{{"tenant/1/order/5", "tenant/1/stock/9"}, {"tenant/2/stock/1", "tenant/2/order/7"}}, "tenant/*/order under tenant/*/stock", "tenant/*/stock under tenant/*/order"},
+		"many":                        {[][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}, {"d", "e"}, {"e", "f"}, {"f", "a"}}, "a under f", "b under a; c under b; d under c; e under d; …"},
 		"keys that begin with a sign": {[][2]string{{":1", "/2"}, {"/2", ":1"}}, ":1 under /2", "/2 under :1"},
 	}
 	for name, test := range tests {

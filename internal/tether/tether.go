@@ -115,17 +115,33 @@ func (c *tethered) Err() error {
 }
 
 // Value returns the parent's value, not that of the parent for which the bound context was made.
-// But where a context finds itself, package context looks for what cancels it and why: that is
-// the bound context.
+// But if package context looks for what cancels it and why, that is the bound context. To ask both
+// would double the work with each lease under another.
 func (c *tethered) Value(key any) any {
-	if key == (tetheredKey{}) {
+	switch key {
+	case tetheredKey{}:
 		return c
-	}
-	if c.Context.Value(key) == any(c.Context) {
+	case cancels:
 		return c.Context
 	}
 	return c.values.Value(key)
 }
+
+// cancels is the key with which package context asks a context for what cancels it: Cause asks an
+// ended context for nothing else.
+var cancels = func() any {
+	var asked asks
+	context.Cause(&asked)
+	return asked.key
+}()
+
+type asks struct {
+	context.Context
+	key any
+}
+
+func (a *asks) Value(key any) any { a.key = key; return nil }
+func (a *asks) Err() error        { return context.Canceled }
 
 type tetheredKey struct{}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -201,3 +202,37 @@ func TestWithAddsValues(t *testing.T) {
 	cancel(cause)
 	assert.Equal(t, cause, context.Cause(both))
 }
+
+type noOwner struct{}
+
+func (noOwner) Err() error { return nil }
+
+// Otherwise AcquireAll of thirty keys took hours, and a hundred leases under each other for ever.
+func TestAValueIsLookedForOnceHoweverManyLeasesTheContextHas(t *testing.T) {
+	type key struct{}
+	asked := new(counted)
+	asked.Context = context.WithValue(t.Context(), key{}, 1)
+	ctx := context.Context(asked)
+	for range 200 {
+		ctx = New(noOwner{}).Context(ctx)
+	}
+	asked.asked = 0
+	for range 3 {
+		if ctx.Value(key{}) != 1 || ctx.Value("another") != nil {
+			t.Fatal("a wrong value")
+		}
+	}
+	if asked.asked != 6 {
+		t.Errorf("the parent was asked %d times for six values", asked.asked)
+	}
+	if owners := slices.Collect(Owners(ctx)); len(owners) != 200 {
+		t.Errorf("%d owners", len(owners))
+	}
+}
+
+type counted struct {
+	context.Context
+	asked int
+}
+
+func (c *counted) Value(key any) any { c.asked++; return c.Context.Value(key) }

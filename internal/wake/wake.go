@@ -308,6 +308,16 @@ func Wanted(s *store.Status) (all []store.Notice) {
 	return all
 }
 
+// Idle returns those of the notices that go to holders which may only keep the key.
+func Idle(s *store.Status) (all []store.Notice) {
+	for _, h := range s.Holders {
+		if h.Lingers != "" && s.Live(h) {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: h.Lingers})
+		}
+	}
+	return all
+}
+
 // SendOnly is a feed that sends notices and hears none.
 type SendOnly struct{ store.Feed }
 
