@@ -236,7 +236,7 @@ bench: ## test: the figures of docs/performance.md: some minutes
 # ARGS='-only waiters,crash -rounds 1' narrows it, and writes nothing.
 ARGS ?=
 .PHONY: compare
-compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: seven minutes
+compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 13 minutes
 	go build -C bench/compare -o ../../bin/compare .
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
 	@$(MAKE) -s pictures

@@ -7,6 +7,7 @@
 //	engine.go     the engine on a store in memory
 //	pairs.go      what one process does with free keys, kept keys and shared keys
 //	processes.go  handoffs between two processes, and what many waiters cost
+//	leaders.go    how long nobody leads in a rolling deploy
 //	sessions.go   many leases held by sessions, and what is left after a crash
 //	documents.go  claims and changes of documents
 //	trees.go      path locks on a tree with many, and a list of many locks
@@ -87,6 +88,7 @@ var parts = []part{
 	{"renewals", false, renewals},
 	{"handoffs in a process", true, localHandOver},
 	{"handoffs between processes", true, handOver},
+	{"rolling deploys", false, rollingDeploys},
 	{"shared keys", false, sharing},
 	{"a list", false, listing},
 	{"trees", false, trees},
