@@ -85,7 +85,11 @@ func TestAWaiterThatCameBeforeTheGrantIsTold(t *testing.T) {
 		c, first, second := newClient(t, s), newClient(t, s), newClient(t, s)
 		l := acquire(t, first, "k")
 		got := make(chan *mongolock.Lease)
-		go func() { got <- acquire(t, c, "k", mongolock.Yielding()) }()
+		go func() {
+			l, err := c.Acquire(t.Context(), "k", mongolock.Yielding())
+			assert.NoError(t, err)
+			got <- l
+		}()
 		synctest.Wait()
 		waitFor(t, second, "k")
 		require.NoError(t, l.Release())

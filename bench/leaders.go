@@ -37,7 +37,7 @@ func rollingDeploys(l *lab) []figure {
 			mu.Lock()
 			left = time.Now()
 			mu.Unlock()
-			return nil
+			return ctx.Err()
 		}
 		go func() {
 			over <- leader.Run(ctx, client, "office", work, leader.AwaitSuccessor(time.Minute),

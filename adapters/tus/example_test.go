@@ -8,7 +8,7 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/adapters/tus"
+	tuslock "github.com/mongolock/mongolock/adapters/tus"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 

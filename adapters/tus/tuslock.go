@@ -44,7 +44,7 @@ func New(l mongolock.Locker, opts ...mongolock.AcquireOption) (*Locker, error) {
 // UseIn makes the handlers of a composer use this Locker.
 func (l *Locker) UseIn(composer *handler.StoreComposer) { composer.UseLocker(l) }
 
-// NewLock returns a lock of an upload, which nobody holds yet.
+// NewLock returns a lock of an upload, which is not locked yet.
 func (l *Locker) NewLock(id string) (handler.Lock, error) { return &lock{of: l, key: prefix + id}, nil }
 
 // A lock is one request's. tusd calls its methods one after the other.

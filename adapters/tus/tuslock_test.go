@@ -20,7 +20,7 @@ import (
 	"golang.org/x/exp/slog"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/adapters/tus"
+	tuslock "github.com/mongolock/mongolock/adapters/tus"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -171,8 +171,8 @@ func TestAnUploadGoesOnOnAnotherHost(t *testing.T) {
 	}
 	created := send(http.MethodPost, a.URL+"/files/", nil, "Upload-Length", "10")
 	require.Equal(t, http.StatusCreated, created.StatusCode)
-	path := created.Header.Get("Location")
-	path = path[strings.Index(path, "/files/"):]
+	_, id, _ := strings.Cut(created.Header.Get("Location"), "/files/")
+	path := "/files/" + id
 	octets := []string{"Content-Type", "application/offset+octet-stream", "Upload-Offset"}
 
 	body, hangs := io.Pipe()
@@ -187,7 +187,7 @@ func TestAnUploadGoesOnOnAnotherHost(t *testing.T) {
 	_, err := hangs.Write([]byte("hello")) // and then nothing
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		file, err := os.Stat(filepath.Join(dir, strings.TrimPrefix(path, "/files/")))
+		file, err := os.Stat(filepath.Join(dir, id))
 		return err == nil && file.Size() == 5
 	}, 10*time.Second, time.Millisecond)
 

@@ -131,7 +131,7 @@ func (c *tethered) Value(key any) any {
 // ended context for nothing else.
 var cancels = func() any {
 	var asked asks
-	context.Cause(&asked)
+	_ = context.Cause(&asked)
 	return asked.key
 }()
 
