@@ -220,7 +220,7 @@ TRIED  := ./store/mongostore ./internal/test/system ./doclock
 try: $(DEVMONGO) bin/testreport ## use: can the server at URI=mongodb://… carry locks?
 	@[ -n "$(URI)" ] || { echo 'make try URI=mongodb://…'; exit 2; }
 	@echo 'It writes to collections of its own in the database mongolock_test, and drops them.'
-	@MONGODB_URI='$(URI)' $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
+	@MONGODB_URI="$$URI" $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
 
 FUZZ ?= 20s
 .PHONY: fuzz
@@ -358,7 +358,8 @@ binaries: ## develop: the commands for six systems, into bin/dist
 PORT ?= 27017
 .PHONY: serve
 serve: $(DEVMONGO) ## use: a MongoDB at PORT=27017, until Ctrl-C
-	@echo 'Its data is gone when it ends, by Ctrl-C. For another: PORT=27018.'
+	@[ -z "$$MONGODB_URI" ] || { echo 'MONGODB_URI names a server already: unset it first'; exit 2; }
+	@echo 'Its data is gone when it ends, by Ctrl-C. For another: PORT=27018. (Docker chooses a port of its own.)'
 	@$(DEVMONGO) serve $(if $(KIND),--kind $(KIND)) --port $(PORT)
 
 .PHONY: server
