@@ -63,7 +63,8 @@ type worker struct {
 	registers *mongo.Collection
 	log       *os.File
 	ops       atomic.Int64
-	detached  chan ticket // waiting to be resumed
+	closed    atomic.Int64 // clients that were to be closed with a lease
+	detached  chan ticket  // waiting to be resumed
 }
 
 // A ticket is what Detach gave out, with the key that it is for.
