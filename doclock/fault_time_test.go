@@ -35,7 +35,7 @@ func TestAGrantWithoutTheServersTimeIsNotTrusted(t *testing.T) {
 func lateGrant(t *testing.T, fault faultproxy.Action) (*Document[order], error) {
 	ttl := min(pace.Of(3*time.Second), 12*time.Second) // a call takes 10 s at most, and this one more than half of it
 	f := behindProxy(t, false, ttl)
-	f.proxy.On(claims.Nth(1), faultproxy.DelayCommand(ttl*17/30))
+	f.proxy.On(claims.Nth(1), faultproxy.DelayCommand(ttl*19/30)) // the server's clock is known to a round trip only, which may be long
 	rule := f.proxy.On(faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$max", "lock.since") }), fault)
 	doc, err := f.TryAcquire(t.Context(), ID("o"))
 	oneHit(t, rule)

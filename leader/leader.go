@@ -164,10 +164,13 @@ func passing(err error) bool {
 
 // serve runs fn for one term. again reports that the term ended before fn gave up by itself.
 func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) (again bool, err error) {
-	parent, recall := context.WithCancelCause(ctx)
+	base := ctx
+	if c.await > 0 {
+		base = context.WithoutCancel(ctx)
+	}
+	parent, recall := context.WithCancelCause(base)
 	defer recall(nil)
 	if c.await > 0 {
-		parent, recall = context.WithCancelCause(context.WithoutCancel(ctx))
 		defer context.AfterFunc(ctx, func() {
 			c.successor(lease)
 			recall(context.Cause(ctx))

@@ -59,7 +59,8 @@ func Warm(prepare func(ctx context.Context) error) Option {
 // AwaitSuccessor makes a leader that resigns, or whose ctx of Run ends, go on until another
 // candidate waits, for at most limit. So a deploy that starts the new process before it stops the
 // old one has a gap of some round trips, and none of them is the new one's start. Without a successor
-// it goes on for the whole limit: a candidate that died counts as one for 90 s. The Locker must be a
+// it goes on for the whole limit, which has to be shorter than the time that the process is given to
+// end; so close the client after Run has returned. A candidate that died counts as one for 90 s. The Locker must be a
 // client, or have its Inspect.
 func AwaitSuccessor(limit time.Duration) Option {
 	return option(func(c *config) error {

@@ -33,7 +33,7 @@ func ExampleNew() {
 func ExampleLocker_UseIn() {
 	locks := connect()
 	defer locks.Close()
-	locker, err := tuslock.New(locks)
+	locker, err := tuslock.New(locks, mongolock.TTL(15*time.Second))
 	if err != nil {
 		panic(err)
 	}

@@ -46,6 +46,9 @@ func (u *user) mix() bool {
 	if try && d.chance(500) {
 		opts = append(opts, mongolock.FreeIdle())
 	}
+	if !m.Shared && d.chance(300) {
+		opts = append(opts, mongolock.Yielding())
+	}
 	u.acquire(key, m, try, patience, opts...)
 	return true
 }
