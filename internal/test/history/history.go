@@ -58,6 +58,7 @@ type Event struct {
 	Owner   int           `json:"owner,omitempty"`   // of a place: its client
 	Until   time.Duration `json:"until,omitempty"`   // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock; of a place: when it is stale, or 0 if clocks are too far apart to tell
 	Written time.Duration `json:"written,omitempty"` // of a holder: its expiry by the clock of the server that wrote it, where that is another time
+	Over    time.Duration `json:"over,omitempty"`    // of a holder: when others may know that it is over at the earliest, by its silence, where that is not its expiry
 	Live    bool          `json:"live,omitempty"`    // of a holder dropped or shortened: its owner might still trust it
 	Note    string        `json:"note,omitempty"`
 	Mode                  // of a call, a grant, or a holder applied

@@ -57,6 +57,17 @@ type holds struct {
 	client int
 	mode   Mode
 	until  time.Duration
+	over   time.Duration // when others may know that it is over, at the earliest
+}
+
+// held returns what an event says of a holder.
+func held(e Event, client int, mode Mode) holds {
+	h := holds{client: client, mode: mode, until: max(e.Until, e.Written)}
+	h.over = h.until
+	if e.Over != 0 {
+		h.over = min(h.over, e.Over)
+	}
+	return h
 }
 
 // A queue is a key and its line as the database has them, at one moment after another.
@@ -170,7 +181,7 @@ func (q *queue) mayBe(mode Mode, before []*standing, at time.Duration) bool {
 	beside := len(before)
 	for _, h := range q.holders {
 		switch {
-		case h.until <= at+q.tol:
+		case h.over <= at+q.tol:
 		case !compatible(h.mode, mode):
 			return false
 		default:
@@ -210,7 +221,7 @@ func (q *queue) offer(until time.Duration) {
 		}
 	}
 	for _, h := range q.holders {
-		add(h.until)
+		add(h.over)
 	}
 	for _, p := range q.line {
 		add(p.until)
@@ -325,7 +336,7 @@ func (q *queue) apply(w *write) {
 		}
 	}
 	for _, e := range w.applied {
-		q.holders[e.ID] = holds{e.Client, e.Mode, max(e.Until, e.Written)}
+		q.holders[e.ID] = held(e, e.Client, e.Mode)
 	}
 	for _, e := range w.rest {
 		switch h, known := q.holders[e.ID]; {
@@ -339,8 +350,7 @@ func (q *queue) apply(w *write) {
 				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
 			}
 		case known:
-			h.until = max(e.Until, e.Written)
-			q.holders[e.ID] = h
+			q.holders[e.ID] = held(e, h.client, h.mode)
 		}
 	}
 	if len(w.applied) > 0 {

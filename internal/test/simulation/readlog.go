@@ -14,7 +14,7 @@ import (
 // so what was rolled back never happened. No date of a server judges: a holder is live as
 // long as it may be trusted, in the history's own time. With w.mu held.
 func (w *world) readLog() {
-	r := logReader{w, map[string]*mark{}, map[string]time.Duration{}, map[string]sessionLog{}, map[string]heldUnder{}}
+	r := logReader{w, map[string]*mark{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string]sessionLog{}, map[string]heldUnder{}}
 	for _, e := range w.writes() {
 		by := e.Tag.(*mark)
 		switch e.NS {
@@ -47,14 +47,15 @@ type logReader struct {
 	*world
 	owners map[string]*mark
 	live   map[string]time.Duration // until when its owner may trust it
+	silent map[string]time.Duration // when it is over by its silence: nothing was written for its TTL
 
 	sessions map[string]sessionLog // by ID
 	under    map[string]heldUnder  // by ID of the holder
 }
 
 // A sessionLog is what the writes of a session say so far: until when its process may trust
-// it, and when it ends by the clock of the history.
-type sessionLog struct{ live, until time.Duration }
+// it, when it ends by the clock of the history, and when it is over by its silence.
+type sessionLog struct{ live, until, silent time.Duration }
 
 // A heldUnder is a holder of a session.
 type heldUnder struct {
@@ -88,6 +89,7 @@ func (r logReader) readSession(e docdb.Entry, by *mark) {
 	ttl, _ := milliseconds(lookup(doc, "ttl"))
 	until := by.at + expiry(doc).Sub(by.clock)
 	s.live, s.until = max(s.live, min(by.began+ttl, until)), max(s.until, until)
+	s.silent = by.at + ttl
 	r.sessions[id] = s
 	var held []string
 	for holder, h := range r.under {
@@ -97,8 +99,14 @@ func (r logReader) readSession(e docdb.Entry, by *mark) {
 	}
 	slices.Sort(held)
 	for _, holder := range held {
-		r.add(history.Event{At: by.at, Kind: history.Extended, Client: by.client, Key: r.under[holder].key, ID: holder, Until: r.ends(holder, max(r.under[holder].own, until)), Op: by.op})
+		r.add(history.Event{At: by.at, Kind: history.Extended, Client: by.client, Key: r.under[holder].key, ID: holder, Until: r.ends(holder, max(r.under[holder].own, until)), Over: r.over(holder), Op: by.op})
 	}
+}
+
+// over is when others may know that a holder is over, at the earliest: the later of its own
+// silence and its session's.
+func (r logReader) over(id string) time.Duration {
+	return max(r.silent[id], r.sessions[r.under[id].session].silent)
 }
 
 // trusted is until when the owner of a holder may trust it, by its own end or its session's.
@@ -130,7 +138,7 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 			e.Until, e.Written = r.live[id], e.Until
 		}
 		if kind != history.Dropped {
-			e.Until = r.ends(id, e.Until)
+			e.Until, e.Over = r.ends(id, e.Until), r.over(id)
 		}
 		return e
 	}
@@ -154,7 +162,7 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 		case !still:
 			r.add(ended)
 		case later.Before(until) && lookup(now, "released") == nil:
-			ended.Kind, ended.Until = history.Shortened, by.at+later.Sub(by.clock)
+			ended.Kind, ended.Until, ended.Over = history.Shortened, by.at+later.Sub(by.clock), r.over(h.Key)
 			r.add(ended)
 		case !later.Equal(until) || compareBeats(h.Value, now) || entered:
 			r.add(event(history.Extended, h.Key, later))
@@ -211,7 +219,7 @@ func (r logReader) written(id string, before, now bson.D, by *mark) {
 	if lookup(now, "released") == nil { // MinHold ends it sooner
 		until = max(until, r.live[id])
 	}
-	r.live[id] = until
+	r.live[id], r.silent[id] = until, by.at+ttl
 }
 
 func milliseconds(v any) (time.Duration, bool) {
