@@ -134,9 +134,12 @@ func (v *View) HeardOffer(now monotonic.Moment) {
 // may be under way.
 func (v *View) WasOffered(at monotonic.Moment) { v.told = at }
 
-// HeardNext takes in a notice that the key is offered to those before us.
+// HeardNext takes in a notice that the key is offered to those before us: if it was before, somebody
+// had it meanwhile.
 func (v *View) HeardNext(now monotonic.Moment) {
-	v.next = now
+	if v.next = now; v.first != "" {
+		v.since, v.askAt = now, v.keep
+	}
 	v.askAt = min(v.askAt, now.Add(Grace))
 }
 
@@ -177,6 +180,7 @@ func (v *View) Next(now monotonic.Moment) Move {
 // see remembers a status.
 func (v *View) see(s *store.Status, now monotonic.Moment) {
 	stayed := v.Seen != nil && v.joined(v.Seen).Equal(v.joined(s))
+	written := v.Seen != nil && !slices.EqualFunc(v.Seen.Holders, s.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
 	v.Seen = s
 	line := s.Waiting(v.Place, "")
 	v.index = slices.Index(line, v.Place)
@@ -185,7 +189,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	switch {
 	case n == 0 || v.index < n:
 		v.first = ""
-	case line[0] != v.first:
+	case line[0] != v.first, written, v.next > v.since: // somebody had the key meanwhile
 		v.first, v.since = line[0], now
 		over := func(h store.Holder) bool { return !s.Live(h) }
 		// Nobody else had the key since the notice: we would have come closer. A holder that ran

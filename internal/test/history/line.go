@@ -58,11 +58,12 @@ type holds struct {
 	mode   Mode
 	until  time.Duration
 	over   time.Duration // when others may know that it is over, at the earliest
+	since  time.Duration
 }
 
 // held returns what an event says of a holder.
 func held(e Event, client int, mode Mode) holds {
-	h := holds{client: client, mode: mode, until: max(e.Until, e.Written)}
+	h := holds{client: client, mode: mode, until: max(e.Until, e.Written), since: e.At}
 	h.over = h.until
 	if e.Over != 0 {
 		h.over = min(h.over, e.Over)
@@ -327,7 +328,11 @@ func (q *queue) index(place string) int {
 
 // apply takes in what a write did.
 func (q *queue) apply(w *write) {
+	freed := cmp.Or(w.began, w.at) // whoever frees a key says so beside its command
 	for _, e := range w.dropped {
+		if e.Note == Broken { // or beside a release that was lost, before an operator removed its holder
+			freed = min(freed, q.holders[e.ID].since)
+		}
 		delete(q.holders, e.ID)
 	}
 	for _, e := range w.left {
@@ -350,7 +355,9 @@ func (q *queue) apply(w *write) {
 				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
 			}
 		case known:
-			q.holders[e.ID] = held(e, h.client, h.mode)
+			later := held(e, h.client, h.mode)
+			later.since = h.since
+			q.holders[e.ID] = later
 		}
 	}
 	if len(w.applied) > 0 {
@@ -362,8 +369,8 @@ func (q *queue) apply(w *write) {
 		case !may && !q.mayBe(p.mode, q.lasting(i, w.at), w.at):
 			p.offered = never
 		case !may: // a writer comes before it that did not count while others shared the key
-		case p.offered == never: // whoever frees a key says so beside its command
-			p.offered = cmp.Or(w.began, w.at)
+		default:
+			p.offered = min(p.offered, freed)
 		}
 		q.prepare(p, i, w.at)
 	}
