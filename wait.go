@@ -115,6 +115,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	case q.head != w:
 		return w.sleepUntil(0)
 	case q.holder != nil:
+		q.view.Away()
 		if l, _ := q.holder.takeIdle(w); l != nil {
 			w.asking = true
 			return move{step: toStart, lease: l}
@@ -132,6 +133,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 		q.readAt = 0
 		return move{step: toRead}
 	case c.cleaner.May(w.key): // our own claim may hold the key: when it is cleaned up, that wakes us
+		q.view.Away()
 		return w.sleepUntil(0)
 	}
 	v := &q.view

@@ -149,6 +149,10 @@ func (v *View) Free() { v.turn = true }
 // Look says that something changed: ask at once.
 func (v *View) Look() { v.look = true }
 
+// Away says that this process has the key itself, or may have it: to whom the key was offered before
+// is not known any more.
+func (v *View) Away() { v.first = "" }
+
 // Woken reports whether the next claim does not wait for its time.
 func (v *View) Woken() bool { return v.turn || v.look }
 

@@ -81,6 +81,8 @@ func (s *script) event(words []string) {
 		s.view.HeardNext(s.now)
 	case "look":
 		s.view.Look()
+	case "away":
+		s.view.Away()
 	case "in":
 		s.now = s.now.Add(s.span(words[1]))
 	default:
