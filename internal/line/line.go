@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -68,10 +67,11 @@ type View struct {
 	lost   int              // refusals in a row although it was our turn
 	faults *backoff.Backoff
 
-	index int         // of our place among those that count; -1: it is not in line
-	first store.Place // has been offered the key since then, and comes before us; empty: nobody
-	since monotonic.Moment
-	next  monotonic.Moment // when a notice said that we come next; zero: none did
+	index  int         // of our place among those that count; -1: it is not in line
+	first  store.Place // has been offered the key since then, and comes before us; empty: nobody
+	since  monotonic.Moment
+	beside []store.Place    // who was offered it then, it among them
+	next   monotonic.Moment // when a notice said that we come next; zero: none did
 }
 
 // Refused takes in the refusal of a claim that was sent at sent: the key as it was then.
@@ -151,7 +151,7 @@ func (v *View) Look() { v.look = true }
 
 // Away says that this process has the key itself, or may have it: to whom the key was offered before
 // is not known any more.
-func (v *View) Away() { v.first = "" }
+func (v *View) Away() { v.first, v.beside = "", nil }
 
 // Woken reports whether the next claim does not wait for its time.
 func (v *View) Woken() bool { return v.turn || v.look }
@@ -175,134 +175,9 @@ func (v *View) Next(now monotonic.Moment) Move {
 		} else {
 			m = Move{Remove: v.first}
 		}
+		v.beside = slices.DeleteFunc(v.beside, func(p store.Place) bool { return p == v.first })
 		v.first, v.askAt = "", now.Add(Grace) // until the answer is known
 	}
 	v.turn, v.look = false, false
 	return m
-}
-
-// see remembers a status.
-func (v *View) see(s *store.Status, now monotonic.Moment) {
-	stayed := v.Seen != nil && v.joined(v.Seen).Equal(v.joined(s))
-	written := v.Seen != nil && !slices.EqualFunc(v.Seen.Holders, s.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
-	v.Seen = s
-	line := s.Waiting(v.Place, "")
-	v.index = slices.Index(line, v.Place)
-	v.In = v.index >= 0 && v.Place != ""
-	n := s.Offered(line)
-	switch {
-	case n == 0 || v.index < n:
-		v.first = ""
-	case line[0] != v.first, written, v.next > v.since: // somebody had the key meanwhile
-		v.first, v.since = line[0], now
-		over := func(h store.Holder) bool { return !s.Live(h) }
-		// Nobody else had the key since the notice: we would have come closer. A holder that ran
-		// out shows that the release which it tells of was lost.
-		if v.next != 0 && v.index == n && stayed && !slices.ContainsFunc(s.Holders, over) {
-			v.since = v.next
-		}
-	}
-	v.next = 0
-}
-
-// joined is when our place joined the line. If it was taken out meanwhile, by a grant that we do not
-// know of for one, it stands at the end again.
-func (v *View) joined(s *store.Status) (since time.Time) {
-	for _, w := range s.Line {
-		if w.Place == v.Place {
-			since = w.Since
-		}
-	}
-	return since
-}
-
-// plan says when to ask, given what is seen.
-func (v *View) plan(s *store.Status, now monotonic.Moment) {
-	at, among := v.keep, s.Mode != store.Exclusive && !s.Free()
-	switch {
-	case !v.In:
-		at = v.tryAt
-	case among && v.Mode == store.Exclusive:
-		at = v.keepAmong
-	case among && v.index > 0: // if the writer before us died, it does not keep us out for long
-		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == v.Place || writes(w.Place) && !s.Stale(w) })]
-		if first.Place != v.Place {
-			at = min(at, now.Add(first.Seen.Add(store.ReserveFor).Sub(s.Now)+again))
-		}
-	}
-	switch left := v.opens(s); {
-	case v.first != "":
-		at = min(at, v.since.Add(v.delay(v.first)))
-	case left > 0 && v.index > 0:
-		at = min(at, now.Add(term.Drifted(left)+v.delay(s.Waiting(v.Place, "")[0])))
-	case left > 0:
-		at = min(at, now.Add(term.Drifted(left)))
-	}
-	v.askAt = at
-}
-
-func writes(p store.Place) bool {
-	mode, _ := p.Mode()
-	return mode == store.Exclusive
-}
-
-// delay returns for how long the first in line must have been offered the key before we act.
-func (v *View) delay(first store.Place) time.Duration {
-	grace := Grace
-	if first.Address() == "" {
-		grace = GracePolled
-	}
-	return grace * time.Duration(min(v.index, furthest))
-}
-
-// isTurn reports whether a claim makes sense by what is seen.
-func (v *View) isTurn(s *store.Status) bool {
-	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Place: v.Place})
-}
-
-// heldFor returns for how long the oldest live holder has the key. If it may have had it when a
-// notice came, it is about to leave: the notice came before the release.
-func heldFor(s *store.Status) (d time.Duration) {
-	for _, h := range s.Holders {
-		if s.Live(h) {
-			d = max(d, s.Now.Sub(h.Since))
-		}
-	}
-	return d
-}
-
-// opens returns how long it takes until holders leave if none renews or leaves before.
-func (v *View) opens(s *store.Status) time.Duration {
-	first := s.Left()
-	if v.Mode == store.Permits && s.Mode == store.Permits {
-		for _, h := range s.Holders {
-			if s.Live(h) {
-				first = min(first, s.LeftOf(h))
-			}
-		}
-	}
-	return first
-}
-
-// Open reports whether a claim makes sense, given a status: the key's holders admit it, and it is
-// its turn.
-func Open(s *store.Status, c *store.Claim) bool {
-	if !s.Turn(c) {
-		return false
-	}
-	live := 0
-	for _, h := range s.Holders {
-		if s.Live(h) {
-			live++
-		}
-	}
-	switch {
-	case live == 0:
-		return true
-	case c.Mode == store.Exclusive || s.Mode == store.Exclusive:
-		return false
-	case s.Mode != c.Mode || s.Limit != c.Limit:
-		return true // the claim's refusal then says what does not match
-	}
-	return s.Mode == store.Shared || live < s.Limit
 }

@@ -312,6 +312,8 @@ func (q *queue) inTurn(w *write, e Event) {
 		at = len(q.line)
 	case q.line[at].joined > w.began:
 		return // a late command: its place was passed, and stands in line once more
+	case e.Shared && q.h.primaryChanged(w.began, w.at):
+		return // what came before it was gone, which compares no more than its own place, and came back
 	}
 	before := slices.DeleteFunc(q.before(at, w.at), func(p *standing) bool {
 		return slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })

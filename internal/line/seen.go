@@ -1,0 +1,147 @@
+package line
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
+	"github.com/mongolock/mongolock/store"
+)
+
+// see remembers a status.
+func (v *View) see(s *store.Status, now monotonic.Moment) {
+	stayed := v.Seen != nil && v.joined(v.Seen).Equal(v.joined(s))
+	last := v.Seen
+	v.Seen = s
+	line := s.Waiting(v.Place, "")
+	v.index = slices.Index(line, v.Place)
+	v.In = v.index >= 0 && v.Place != ""
+	n := s.Offered(line)
+	switch {
+	case n == 0 || v.index < n:
+		v.Away()
+	case slices.Contains(v.beside, line[0]) && v.next <= v.since && !taken(last, s, line[0]):
+		v.first = line[0]
+	default:
+		v.beside = slices.Clone(line[:n])
+		v.first, v.since = line[0], now
+		over := func(h store.Holder) bool { return !s.Live(h) }
+		// Nobody else had the key since the notice: we would have come closer. A holder that ran
+		// out shows that the release which it tells of was lost.
+		if v.next != 0 && v.index == n && stayed && !slices.ContainsFunc(s.Holders, over) {
+			v.since = v.next
+		}
+	}
+	v.next = 0
+}
+
+// taken reports whether somebody had the key between two looks so that it was not offered to p.
+func taken(last, s *store.Status, p store.Place) bool {
+	if last == nil || !writes(p) && last.Mode != store.Exclusive && s.Mode != store.Exclusive {
+		return false
+	}
+	return !slices.EqualFunc(last.Holders, s.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
+}
+
+// joined is when our place joined the line. If it was taken out meanwhile, by a grant that we do not
+// know of for one, it stands at the end again.
+func (v *View) joined(s *store.Status) (since time.Time) {
+	for _, w := range s.Line {
+		if w.Place == v.Place {
+			since = w.Since
+		}
+	}
+	return since
+}
+
+// plan says when to ask, given what is seen.
+func (v *View) plan(s *store.Status, now monotonic.Moment) {
+	at, among := v.keep, s.Mode != store.Exclusive && !s.Free()
+	switch {
+	case !v.In:
+		at = v.tryAt
+	case among && v.Mode == store.Exclusive:
+		at = v.keepAmong
+	case among && v.index > 0: // if the writer before us died, it does not keep us out for long
+		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == v.Place || writes(w.Place) && !s.Stale(w) })]
+		if first.Place != v.Place {
+			at = min(at, now.Add(first.Seen.Add(store.ReserveFor).Sub(s.Now)+again))
+		}
+	}
+	switch left := v.opens(s); {
+	case v.first != "":
+		at = min(at, v.since.Add(v.delay(v.first)))
+	case left > 0 && v.index > 0:
+		at = min(at, now.Add(term.Drifted(left)+v.delay(s.Waiting(v.Place, "")[0])))
+	case left > 0:
+		at = min(at, now.Add(term.Drifted(left)))
+	}
+	v.askAt = at
+}
+
+func writes(p store.Place) bool {
+	mode, _ := p.Mode()
+	return mode == store.Exclusive
+}
+
+// delay returns for how long the first in line must have been offered the key before we act.
+func (v *View) delay(first store.Place) time.Duration {
+	grace := Grace
+	if first.Address() == "" {
+		grace = GracePolled
+	}
+	return grace * time.Duration(min(v.index, furthest))
+}
+
+// isTurn reports whether a claim makes sense by what is seen.
+func (v *View) isTurn(s *store.Status) bool {
+	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Place: v.Place})
+}
+
+// heldFor returns for how long the oldest live holder has the key. If it may have had it when a
+// notice came, it is about to leave: the notice came before the release.
+func heldFor(s *store.Status) (d time.Duration) {
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			d = max(d, s.Now.Sub(h.Since))
+		}
+	}
+	return d
+}
+
+// opens returns how long it takes until holders leave if none renews or leaves before.
+func (v *View) opens(s *store.Status) time.Duration {
+	first := s.Left()
+	if v.Mode == store.Permits && s.Mode == store.Permits {
+		for _, h := range s.Holders {
+			if s.Live(h) {
+				first = min(first, s.LeftOf(h))
+			}
+		}
+	}
+	return first
+}
+
+// Open reports whether a claim makes sense, given a status: the key's holders admit it, and it is
+// its turn.
+func Open(s *store.Status, c *store.Claim) bool {
+	if !s.Turn(c) {
+		return false
+	}
+	live := 0
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			live++
+		}
+	}
+	switch {
+	case live == 0:
+		return true
+	case c.Mode == store.Exclusive || s.Mode == store.Exclusive:
+		return false
+	case s.Mode != c.Mode || s.Limit != c.Limit:
+		return true // the claim's refusal then says what does not match
+	}
+	return s.Mode == store.Shared || live < s.Limit
+}
