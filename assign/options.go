@@ -1,0 +1,134 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// The defaults of the options.
+const (
+	defaultDrain  = 10 * time.Second
+	defaultGrace  = 10 * time.Second
+	defaultSettle = 5 * time.Second
+)
+
+// maxWeight is the greatest weight of a worker.
+const maxWeight = 1000
+
+// An Option changes a worker.
+type Option interface{ apply(*config) error }
+
+type config struct {
+	weight   int
+	prepare  Func          // nil: nothing
+	drain    time.Duration // 0: the worker stops at once
+	grace    time.Duration
+	maxStall time.Duration // 0: Progress is not required
+	settle   time.Duration
+	logger   *slog.Logger
+}
+
+type option func(*config) error
+
+func (o option) apply(c *config) error { return o(c) }
+
+// Weight gives this worker w times as many partitions as one of weight 1, which is the default. It is
+// at most 1,000.
+func Weight(w int) Option {
+	return option(func(c *config) error {
+		if c.weight = w; w < 1 || w > maxWeight {
+			return fmt.Errorf("assign: Weight(%d): must be from 1 to %d", w, maxWeight)
+		}
+		return nil
+	})
+}
+
+// Prepare calls f before this worker asks for a partition: to load what the work needs. The process
+// that has the partition goes on meanwhile. The Partition has no token and no lease yet. If f fails it
+// is called again after a pause, and after ten failures in a row Run gives up (ErrUnprepared). The
+// partition may go elsewhere after all: then the context ends, or the work is never called.
+func Prepare(f Func) Option {
+	return option(func(c *config) error {
+		if c.prepare = f; f == nil {
+			return errors.New("assign: Prepare(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// Drain is how long a worker goes on at most when the context of Run has ended, until others have
+// asked for its partitions: by default 10 s. It hands over each when it is asked for. Afterwards, and if
+// there is no other worker, it stops. A process needs Drain and Grace together to end. With Drain(0)
+// it stops at once.
+func Drain(d time.Duration) Option {
+	return option(func(c *config) error { c.drain = d; return notNegative("Drain", d) })
+}
+
+// Grace is how long the work of a partition may take to return when its context has ended: by default
+// 10 s. Afterwards the partition is given up although the work goes on, and Run returns ErrHung when
+// it has handed over all other partitions.
+func Grace(d time.Duration) Option {
+	return option(func(c *config) error {
+		if c.grace = d; d <= 0 {
+			return fmt.Errorf("assign: Grace(%v): must be positive", d)
+		}
+		return nil
+	})
+}
+
+// MaxStall ends the work of a partition that has not called Progress of its lease for d, as
+// mongolock.MaxStall does. The worker asks for the partition again when the work has returned. By
+// default Progress is not required.
+func MaxStall(d time.Duration) Option {
+	return option(func(c *config) error {
+		if c.maxStall = d; d <= 0 {
+			return fmt.Errorf("assign: MaxStall(%v): must be positive", d)
+		}
+		return nil
+	})
+}
+
+// Settle is how long no worker gives up a partition after another one came: by default 5 s. Meanwhile
+// those that come have only partitions that no worker has. A deploy that starts each process before
+// it stops an old one, within that time, moves each partition once instead of twice. Use one value in all
+// processes.
+func Settle(d time.Duration) Option {
+	return option(func(c *config) error { c.settle = d; return notNegative("Settle", d) })
+}
+
+// WithLogger sets where the worker logs, by default slog.Default().
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) error {
+		if c.logger = l; l == nil {
+			return errors.New("assign: WithLogger(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+func notNegative(option string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("assign: %s(%v): must not be negative", option, d)
+	}
+	return nil
+}
+
+// newConfig checks all options together.
+func newConfig(opts []Option) (config, error) {
+	c := config{weight: 1, drain: defaultDrain, grace: defaultGrace, settle: defaultSettle, logger: slog.Default()}
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("assign: a nil Option"))
+			continue
+		}
+		errs = append(errs, o.apply(&c))
+	}
+	return c, errors.Join(errs...)
+}
+
+// A Func is the work of a partition.
+type Func func(ctx context.Context, p Partition) error

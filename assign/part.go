@@ -1,0 +1,246 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
+)
+
+// prepareMost is how often in a row Prepare may fail.
+const prepareMost = 10
+
+// firm is how long work has to go on before a pause after it is a short one again.
+const firm = 10 * time.Second
+
+// A Partition is one that this process works on.
+type Partition struct {
+	ID    int   // from 0 to N-1
+	N     int   // how many partitions there are: what Run was given, or the last Resize
+	Token int64 // greater than that of all who had the partition before; 0 in Prepare
+
+	lease *mongolock.Lease
+}
+
+// Lease returns the lease that the partition is held by, or nil in Prepare.
+func (p Partition) Lease() *mongolock.Lease { return p.lease }
+
+// A part is a partition in this process: asked for, then worked on, then given back.
+type part struct {
+	Partition
+	ctx context.Context
+	end context.CancelCauseFunc
+
+	// Protected by the run's mu.
+	granted bool
+	ended   bool // told to stop, or its lease is lost
+}
+
+// follow carries out the plan as far as that is possible now: it asks for what is missing, and
+// gives up what belongs to others if they wait for it.
+func (r *run) follow(s *State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range s.Partitions {
+		mine := id < len(r.plan) && r.plan[id]
+		switch p := r.parts[id]; {
+		case mine && p == nil:
+			r.begin(id)
+		case !mine && p != nil && (!p.granted || s.Partitions[id].Waits):
+			p.stop(ErrMoved)
+		}
+	}
+}
+
+// carriedOut reports whether this process has what it should have by the plan, and no more.
+func (r *run) carriedOut() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := len(r.parts)
+	for id, mine := range r.plan {
+		p := r.parts[id]
+		if mine != (p != nil && p.granted && !p.ended) {
+			return false
+		}
+		if mine {
+			left--
+		}
+	}
+	return left == 0 // otherwise some are asked for, or given back
+}
+
+// withdraw no longer asks for partitions, and returns how many are worked on.
+func (r *run) withdraw() (working int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.parts {
+		if !p.granted {
+			p.stop(ErrStopped)
+		}
+		if !p.ended {
+			working++
+		}
+	}
+	return working
+}
+
+// stop gives up all partitions, and waits until they are released.
+func (r *run) stop(cause error) {
+	r.mu.Lock()
+	for _, p := range r.parts {
+		p.stop(cause)
+	}
+	r.mu.Unlock()
+	r.work.Wait()
+}
+
+// stop tells the work to return. The run's mu is held.
+func (p *part) stop(cause error) {
+	p.ended = true
+	p.end(cause)
+}
+
+// begin asks for a partition. The run's mu is held.
+func (r *run) begin(id int) {
+	p := &part{Partition: Partition{ID: id, N: r.n}}
+	p.ctx, p.end = context.WithCancelCause(r.base)
+	r.parts[id] = p
+	r.work.Go(func() {
+		defer func() {
+			p.end(nil)
+			r.mu.Lock()
+			delete(r.parts, id)
+			r.mu.Unlock()
+			r.hint()
+		}()
+		if r.ask(p) {
+			r.hold(p)
+		}
+	})
+}
+
+// ask waits for the partition. It returns false if that is not to be worked on after all.
+func (r *run) ask(p *part) bool {
+	select {
+	case r.asking <- struct{}{}:
+		defer func() { <-r.asking }()
+	case <-p.ctx.Done():
+		return false
+	}
+	if !r.prepared(p) {
+		return false
+	}
+	opts := []mongolock.AcquireOption{mongolock.Yielding(), mongolock.Note(fmt.Sprintf(partNote, r.id))}
+	if r.maxStall > 0 {
+		opts = append(opts, mongolock.MaxStall(r.maxStall))
+	}
+	pauses := backoff.New(pauseLeast, pauseMost)
+	for {
+		lease, err := r.client.Acquire(p.ctx, partKey(r.name, p.ID), opts...)
+		switch {
+		case err == nil:
+			p.lease, p.Token = lease, lease.Token()
+			r.mu.Lock()
+			p.granted = true
+			r.mu.Unlock()
+			return true
+		case p.ctx.Err() != nil:
+			return false
+		case !passing(err):
+			r.fail(err)
+			return false
+		}
+		r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
+		backoff.Sleep(p.ctx, pauses.Next())
+	}
+}
+
+// prepared calls Prepare until it succeeds.
+func (r *run) prepared(p *part) bool {
+	if r.prepare == nil {
+		return true
+	}
+	pauses := backoff.New(pauseLeast, pauseMost)
+	for failures := 1; p.ctx.Err() == nil; failures++ {
+		err, answer := error(nil), make(chan error, 1)
+		go func() { answer <- r.prepare(p.ctx, p.Partition) }() // awaited below, but for one that hangs
+		select {
+		case err = <-answer:
+		case <-p.ctx.Done():
+			select {
+			case <-answer:
+			case <-time.After(r.grace):
+				r.hung(p)
+			}
+			return false
+		}
+		switch {
+		case err == nil:
+			return p.ctx.Err() == nil
+		case p.ctx.Err() != nil:
+			return false
+		case failures == prepareMost:
+			r.fail(fmt.Errorf("%w: %d: %w", ErrUnprepared, p.ID, err))
+			return false
+		}
+		r.logger.Warn("assign: could not prepare a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
+		backoff.Sleep(p.ctx, pauses.Next())
+	}
+	return false
+}
+
+// hold has the partition worked on until its context ends, and gives it back.
+func (r *run) hold(p *part) {
+	ctx, returned := p.lease.Context(p.ctx), make(chan struct{})
+	go func() { // awaited below, but for work that hangs
+		defer close(returned)
+		r.repeat(ctx, p)
+	}()
+	select {
+	case <-p.lease.Wanted(): // it stays closed, so later waiters are seen by looks
+		r.hint()
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	p.ended = true
+	r.mu.Unlock()
+	select {
+	case <-returned:
+	case <-time.After(r.grace):
+		r.hung(p)
+	}
+	r.warnOf(p.lease.Release())
+}
+
+// repeat calls the work until its context ends.
+func (r *run) repeat(ctx context.Context, p *part) {
+	returned := false
+	defer func() {
+		if !returned { // it panicked, and the process ends: others need not wait for the TTL
+			r.warnOf(p.lease.Release())
+		}
+	}()
+	pauses := backoff.New(pauseLeast, pauseMost)
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.fn(ctx, p.Partition)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) >= firm {
+			pauses.Reset()
+		}
+		r.logger.Warn("assign: the work of a partition returned early, calling it again", "name", r.name, "partition", p.ID, "error", err)
+		backoff.Sleep(ctx, pauses.Next())
+	}
+	returned = true
+}
+
+// hung ends Run because a function did not return.
+func (r *run) hung(p *part) {
+	r.logger.Error("assign: a function did not return; its partition is given up, and this worker ends", "name", r.name, "partition", p.ID)
+	r.fail(fmt.Errorf("%w: %d", ErrHung, p.ID))
+}

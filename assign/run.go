@@ -1,0 +1,342 @@
+package assign
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/follow"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Topic is the topic of the notices that workers send when they come and go. Their key is the name.
+const Topic = "assign"
+
+const (
+	atOnce       = 16                    // partitions that a worker asks for at the same time
+	lookAgain    = time.Second           // until the plan is carried out, and without a feed
+	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
+	readTime     = 10 * time.Second      // the bound of a read
+	announceTime = 5 * time.Second       // the bound of a notice
+
+	// The pauses after something failed.
+	pauseLeast = 100 * time.Millisecond
+	pauseMost  = 5 * time.Second
+)
+
+var errNoSeat = errors.New("assign: the seat is not there")
+
+// running has the names for which Run runs, with their clients.
+var running sync.Map
+
+// Run works on this process's share of n partitions, until ctx ends. It calls fn for each partition
+// that this process has, in a goroutine of its own. The context of fn ends when the partition goes to
+// another worker (ErrMoved), when this one ends (ErrStopped) and when the lease is lost: fn returns
+// then, within Grace. If fn returns before, it is called again after a pause. A panic in fn ends the
+// process, as any does.
+//
+// When ctx ends, Run hands over its partitions (see Drain) and returns nil. It waits for a database
+// that is out of reach: partitions whose leases end meanwhile are stopped. It returns ErrSize,
+// ErrRunning, ErrHung, ErrUnprepared, and errors that will not pass: mongolock.ErrForeign, ErrClosed
+// and ErrDisconnected; then it has handed over its partitions too.
+//
+// Of more workers than partitions, the last ones wait until another goes. Close the client after Run
+// has returned.
+func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn Func, opts ...Option) error {
+	conf, err := newConfig(opts)
+	if err := errors.Join(usable("Run", client, name), usableSize("Run", n), err); err != nil {
+		return err
+	}
+	if fn == nil {
+		return errors.New("assign: Run: fn is nil")
+	}
+	type call struct {
+		client *mongolock.Client
+		name   string
+	}
+	if _, is := running.LoadOrStore(call{client, name}, nil); is {
+		return fmt.Errorf("%w: %q", ErrRunning, name)
+	}
+	defer running.Delete(call{client, name})
+
+	base := context.WithoutCancel(ctx)
+	r := &run{
+		config: conf, client: client, name: name, id: rand.Text()[:12], n: n, fn: fn, base: base,
+		news:   make(chan struct{}, 1),
+		asking: make(chan struct{}, atOnce), parts: make(map[int]*part),
+	}
+	r.feed = follow.New(base, client.Feed(), store.Audience{Topics: []string{Topic}}, func(n store.Notice) {
+		if n == (store.Notice{}) || n.Topic == Topic && n.Key == name {
+			r.hint()
+		}
+	}, func(follow.Loss) { r.hint() }) // the next look may otherwise be far away
+	r.feed.Join()
+	defer r.feed.Close()
+	if err := r.run(ctx); err != nil {
+		return fmt.Errorf("assign: %q: %w", name, err)
+	}
+	return nil
+}
+
+// A run is one call of Run: a worker.
+type run struct {
+	config
+	client *mongolock.Client
+	feed   *follow.Follower
+	name   string
+	id     string // of the worker
+	fn     Func
+	base   context.Context // of the work: it does not end with Run's
+	news   chan struct{}   // asks for a look
+	asking chan struct{}   // has an element for each partition that is asked for
+	work   sync.WaitGroup  // of parts
+
+	// These belong to the goroutine of Run.
+	n       int  // partitions
+	resized bool // the number may have changed since Run was called
+	plan    []bool
+	planned State // what the plan was made from
+	calm    bool  // how it was made
+
+	mu    sync.Mutex    // protects what follows; never held across a call
+	parts map[int]*part // by partition: those that are asked for, worked on or given back
+	why   error         // what makes Run end
+}
+
+func (r *run) run(ctx context.Context) error {
+	for {
+		seat, err := r.sit(ctx)
+		if seat == nil {
+			return err
+		}
+		switch r.serve(ctx, seat) {
+		case over:
+			r.leave(seat)
+			return r.failure()
+		case lost:
+			r.logger.Warn("assign: the seat is lost; stopping all partitions, and coming again", "name", r.name, "error", seat.Err())
+			r.stop(ErrStopped)
+			r.release(seat) // if only its record is gone
+		case resize:
+			r.stop(ErrResized)
+			r.release(seat)
+			if !r.newSize(ctx) {
+				return r.failure()
+			}
+		}
+		if err := r.failure(); err != nil {
+			return err
+		}
+	}
+}
+
+// sit makes this process a worker. It returns no lease and no error if ctx has ended.
+func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
+	pauses := backoff.New(pauseLeast, pauseMost)
+	for {
+		s, err := readSeats(ctx, r.client, r.name)
+		if err == nil && s.resized > 0 && s.resized != r.n && !r.resized {
+			return nil, &SizeError{r.name, r.n, s.resized} // it would be the first to come afterwards
+		}
+		var seat *mongolock.Lease
+		if err == nil {
+			seat, err = r.client.Acquire(ctx, r.name+seats, mongolock.OneOf(r.n), mongolock.Note(fmt.Sprintf(seatNote, r.id, r.weight)))
+		}
+		var other *store.MismatchError
+		switch {
+		case err == nil:
+			r.announce()
+			return seat, nil
+		case ctx.Err() != nil:
+			return nil, nil
+		case errors.As(err, &other) && !r.resized:
+			return nil, &SizeError{r.name, r.n, other.Limit}
+		case other != nil:
+			if !r.newSize(ctx) {
+				return nil, nil
+			}
+			continue
+		case !passing(err):
+			return nil, err
+		case errors.Is(err, mongolock.ErrHeld): // the client's MaxWait is over
+			continue
+		}
+		r.logger.Warn("assign: could not become a worker, trying again", "name", r.name, "error", err)
+		backoff.Sleep(ctx, pauses.Next())
+	}
+}
+
+// passing reports whether an error may be gone the next time.
+func passing(err error) bool {
+	for _, lasting := range []error{mongolock.ErrForeign, mongolock.ErrModeMismatch, mongolock.ErrClosed, mongolock.ErrDisconnected} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	return true
+}
+
+// An outcome is why a worker has to leave its seat.
+type outcome int
+
+const (
+	over   outcome = iota // ctx has ended, or Run fails
+	lost                  // the seat is no longer this worker's
+	resize                // the number of partitions changes
+)
+
+// serve carries out the plan for as long as that is possible.
+func (r *run) serve(ctx context.Context, seat *mongolock.Lease) outcome {
+	pauses := backoff.New(pauseLeast, pauseMost)
+	r.planned = State{}
+	for failures := 0; ; {
+		seat.Progress() // should the client's leases need it
+		wait, err := r.look(ctx)
+		switch {
+		case ctx.Err() != nil || r.failure() != nil:
+			return over
+		case seat.Err() != nil || errors.Is(err, errNoSeat):
+			return lost
+		case errors.Is(err, ErrResized):
+			return resize
+		case err == nil:
+			failures = 0
+			pauses.Reset()
+		case !passing(err):
+			r.fail(err)
+			return over
+		default:
+			if failures++; failures == 1 {
+				r.logger.Warn("assign: could not read who works; going on as before, and trying again", "name", r.name, "error", err)
+			}
+			wait = pauses.Next()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-r.news:
+		case <-timer.C:
+		case <-seat.Done():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// look reads who works. If that has changed, or the plan is not carried out yet, it also reads who
+// has what, and goes on with the plan that follows. It returns the time until the next look.
+func (r *run) look(ctx context.Context) (next time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	s, err := readSeats(ctx, r.client, r.name)
+	if err != nil {
+		return 0, err
+	}
+	if s.resizing {
+		return 0, ErrResized
+	}
+	if !slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.ID == r.id }) {
+		return 0, errNoSeat // it was removed by hand, or it ran out and this process learns of it now
+	}
+	settling := s.settling(r.settle)
+	calm := settling > 0
+	if !s.same(&r.planned) || calm != r.calm || !r.carriedOut() {
+		if err := s.readParts(ctx, r.client, r.name); err != nil {
+			return 0, err
+		}
+		r.plan, r.planned, r.calm = s.plan(r.id, calm), s, calm
+		r.follow(&s)
+	}
+	next = s.nextLook()
+	if calm {
+		next = min(next, settling)
+	}
+	if !r.feed.Live() || !r.carriedOut() {
+		next = min(next, lookAgain)
+	}
+	return next, nil
+}
+
+// leave hands over all partitions, for as long as Drain says, and stops the rest.
+func (r *run) leave(seat *mongolock.Lease) {
+	r.release(seat) // first, so that the others plan without this worker
+	r.plan = nil
+	limit := time.NewTimer(r.drain)
+	defer limit.Stop()
+	for r.drain > 0 && r.withdraw() > 0 {
+		ctx, cancel := context.WithTimeout(r.base, readTime)
+		s, err := readSeats(ctx, r.client, r.name)
+		alone := err == nil && len(s.Workers) == 0
+		if err == nil && !alone {
+			if err = s.readParts(ctx, r.client, r.name); err == nil {
+				r.follow(&s)
+			}
+		}
+		cancel()
+		again := time.NewTimer(lookAgain)
+		select {
+		case <-r.news:
+		case <-again.C:
+		case <-limit.C:
+			alone = true
+		}
+		again.Stop()
+		if alone {
+			break
+		}
+	}
+	r.stop(ErrStopped)
+}
+
+// release gives the seat back, and tells the others.
+func (r *run) release(seat *mongolock.Lease) {
+	r.warnOf(seat.Release())
+	r.announce()
+}
+
+func (r *run) warnOf(err error) {
+	if err != nil && !errors.Is(err, mongolock.ErrLost) && !errors.Is(err, mongolock.ErrClosed) {
+		r.logger.Warn("assign: a lease is not released yet, retrying in the background", "name", r.name, "error", err)
+	}
+}
+
+// announce tells the other workers to look.
+func (r *run) announce() { announce(r.client, r.name) }
+
+func announce(client *mongolock.Client, name string) {
+	feed := client.Feed()
+	if feed == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), announceTime)
+	defer cancel()
+	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: name, Kind: "workers"}) // only a hint: workers also look by themselves
+}
+
+// hint asks for a look, unless one is due already.
+func (r *run) hint() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// fail makes Run end.
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.why = errors.Join(r.why, err)
+	r.hint()
+}
+
+// failure returns what makes Run end, or nil.
+func (r *run) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.why
+}

@@ -1,0 +1,192 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The keys of workers for "orders" are "orders/workers" and "orders/0000" to "orders/9999".
+const (
+	seats      = "/workers"
+	digits     = 4
+	maxName    = 1000
+	maxParts   = 10_000 // permits that a key can have
+	seatNote   = "worker %s of weight %d"
+	partNote   = "worker %s"
+	resizeNote = "resize to %d partitions"
+)
+
+func partKey(name string, id int) string { return fmt.Sprintf("%s/%0*d", name, digits, id) }
+
+// A State shows the workers of a name and their partitions, at one moment of the store's clock.
+type State struct {
+	Workers    []Worker // that have a seat, in order of their IDs
+	Partitions []Part   // by number; empty: no worker is there
+
+	resizing bool // a Resize waits for the seats, or has them
+	resized  int  // what it changes the number to, if that is known
+}
+
+// A Worker is one call of Run, in any process.
+type Worker struct {
+	ID     string // made at random by Run
+	Owner  string // of its client
+	Weight int
+	Since  time.Time     // when it came
+	Age    time.Duration // since then
+	Left   time.Duration // until its seat is over if it is not renewed
+}
+
+// A Part is a partition as a State shows it.
+type Part struct {
+	Worker string // the ID of the worker that has it; empty: it is free
+	Owner  string // of that worker's client
+	Since  time.Time
+	Waits  bool // a worker waits for it
+}
+
+// Look shows the workers of a name and their partitions.
+func Look(ctx context.Context, client *mongolock.Client, name string) (State, error) {
+	if err := usable("Look", client, name); err != nil {
+		return State{}, err
+	}
+	s, err := readSeats(ctx, client, name)
+	if err == nil {
+		err = s.readParts(ctx, client, name)
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("assign: %q: %w", name, err)
+	}
+	return s, nil
+}
+
+func usable(caller string, client *mongolock.Client, name string) error {
+	switch {
+	case client == nil:
+		return fmt.Errorf("assign: %s: the client is nil", caller)
+	case name == "":
+		return fmt.Errorf("assign: %s: the name is empty", caller)
+	case len(name) > maxName:
+		return fmt.Errorf("assign: %s: the name has %d bytes: at most %d", caller, len(name), maxName)
+	}
+	return nil
+}
+
+func usableSize(caller string, n int) error {
+	if n < 1 || n > maxParts {
+		return fmt.Errorf("assign: %s: %d partitions: must be from 1 to %d", caller, n, maxParts)
+	}
+	return nil
+}
+
+// readSeats returns the workers, and how many partitions they have.
+func readSeats(ctx context.Context, client *mongolock.Client, name string) (State, error) {
+	status, err := client.Inspect(ctx, name+seats)
+	if err != nil {
+		return State{}, err
+	}
+	return seatsOf(status), nil
+}
+
+func seatsOf(status mongolock.Status) (s State) {
+	for _, h := range status.Holders {
+		if !status.Live(h) {
+			continue
+		}
+		w := Worker{Owner: h.Owner, Since: h.Since, Age: status.Now.Sub(h.Since), Left: status.LeftOf(h)}
+		if _, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight); err == nil && status.Mode == store.Permits && w.Weight > 0 {
+			s.Workers = append(s.Workers, w)
+			s.Partitions = make([]Part, status.Limit)
+		}
+		if status.Mode == store.Exclusive {
+			s.resizing = true
+			_, _ = fmt.Sscanf(h.Note, resizeNote, &s.resized) // otherwise the number is unknown
+		}
+	}
+	for _, place := range status.Waiting("", "") {
+		mode, _ := place.Mode()
+		s.resizing = s.resizing || mode == store.Exclusive
+	}
+	slices.SortFunc(s.Workers, func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
+	return s
+}
+
+// readParts adds which worker has which partition.
+func (s *State) readParts(ctx context.Context, client *mongolock.Client, name string) error {
+	for status, err := range client.List(ctx, name+"/") {
+		if err != nil {
+			return err
+		}
+		number := status.Key[len(name)+1:]
+		id, err := strconv.Atoi(number)
+		if err != nil || len(number) != digits || id < 0 || id >= len(s.Partitions) {
+			continue
+		}
+		p := Part{Waits: len(status.Waiting("", "")) > 0}
+		for _, h := range status.Holders {
+			if status.Live(h) {
+				p.Owner, p.Since, p.Worker = h.Owner, h.Since, strings.TrimPrefix(h.Note, strings.TrimSuffix(partNote, "%s"))
+			}
+		}
+		s.Partitions[id] = p
+	}
+	return nil
+}
+
+// same reports whether two states show the same workers.
+func (s *State) same(t *State) bool {
+	return len(s.Partitions) == len(t.Partitions) && slices.EqualFunc(s.Workers, t.Workers, func(a, b Worker) bool { return a.ID == b.ID })
+}
+
+// settling returns how long it takes until each worker has been there for d. A worker that is alone
+// has nothing to take from others.
+func (s *State) settling(d time.Duration) (left time.Duration) {
+	for _, w := range s.Workers {
+		left = max(left, d-w.Age)
+	}
+	return left
+}
+
+// plan returns which partitions the worker should have. With calm, no partition that a worker has
+// is moved.
+func (s *State) plan(id string, calm bool) (mine []bool) {
+	var all []worker
+	place := make(map[string]int)
+	for i, w := range s.Workers {
+		all = append(all, worker{w.ID, w.Weight})
+		place[w.ID] = i
+	}
+	has := make([]int, len(s.Partitions))
+	for p, part := range s.Partitions {
+		has[p] = nobody
+		if i, ok := place[part.Worker]; ok {
+			has[p] = i
+		}
+	}
+	mine = make([]bool, len(has))
+	me, seated := place[id]
+	for p, w := range spread(all, has, calm) {
+		mine[p] = seated && w == me
+	}
+	return mine
+}
+
+// nextLook returns when to read the seats again, at the latest: every third of a TTL, and when the
+// first of them is over.
+func (s *State) nextLook() time.Duration {
+	var first, last time.Duration
+	for i, w := range s.Workers {
+		last = max(last, w.Left)
+		if first = min(first, w.Left); i == 0 {
+			first = w.Left
+		}
+	}
+	return min(last/3, first+lookAfterEnd)
+}
