@@ -29,7 +29,7 @@
 // seats when a notice says that a worker came or went, every third of a TTL, and when a seat would run
 // out. From the seats, and from who has which partition, each worker computes the same plan. It waits
 // in the line of each partition that it should have. A worker that has a partition which belongs to
-// another by the plan gives it up once somebody waits for it: it ends the work's context, waits for
+// another by the plan gives it up once that one waits for it: it ends the work's context, waits for
 // the function to return, and releases the lease to the first in line.
 //
 // A plan that is out of date, or two that differ, move a partition twice or late. They never let two

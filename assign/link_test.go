@@ -20,9 +20,14 @@ type link struct {
 	store.Store // hides that memstore answers at once
 	to          *memstore.Store
 
+	slow time.Duration // the most that a call takes one way
+
+	// Controls set these before the link is used.
+	claim func(context.Context, store.Claim) // runs before a claim
+	seen  func(*store.Status)                // changes what a look shows
+
 	mu      sync.Mutex // protects what follows
 	random  *rand.Rand
-	slow    time.Duration // the most that a call takes one way
 	down    bool
 	calls   map[string]int
 	watches map[*context.CancelFunc]bool
@@ -96,7 +101,12 @@ func each[T any](l *link, kind string, ctx context.Context, n int, do func(conte
 }
 
 func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	return over(l, "acquire", ctx, func(ctx context.Context) (store.Grant, error) { return l.to.Acquire(ctx, c) })
+	return over(l, "acquire", ctx, func(ctx context.Context) (store.Grant, error) {
+		if l.claim != nil {
+			l.claim(ctx, c)
+		}
+		return l.to.Acquire(ctx, c)
+	})
 }
 
 func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
@@ -122,7 +132,15 @@ func (l *link) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool
 }
 
 func (l *link) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	return over(l, "look", ctx, func(ctx context.Context) ([]store.Status, error) { return l.to.Look(ctx, keys) })
+	return over(l, "look", ctx, func(ctx context.Context) ([]store.Status, error) {
+		all, err := l.to.Look(ctx, keys)
+		for i := range all {
+			if l.seen != nil {
+				l.seen(&all[i])
+			}
+		}
+		return all, err
+	})
 }
 
 func (l *link) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
@@ -162,7 +180,7 @@ func (l *link) EndSession(ctx context.Context, id string) error {
 }
 
 func (l *link) Sweep(ctx context.Context) ([]string, error) {
-	return over(l, "session", ctx, l.to.Sweep)
+	return over(l, "sweep", ctx, l.to.Sweep)
 }
 
 func (l *link) Notify(ctx context.Context, all ...store.Notice) error {

@@ -27,7 +27,7 @@ const (
 
 	// The pauses after something failed.
 	pauseLeast = 100 * time.Millisecond
-	pauseMost  = 5 * time.Second
+	pauseMost  = time.Second
 )
 
 var errNoSeat = errors.New("assign: the seat is not there")

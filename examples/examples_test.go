@@ -27,6 +27,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/assign"
 	"github.com/mongolock/mongolock/devmongo"
 	"github.com/mongolock/mongolock/fence"
 	"github.com/mongolock/mongolock/pathlock"
@@ -34,7 +35,7 @@ import (
 )
 
 var (
-	names    = []string{"fence", "handoff", "leader", "lost", "nightly", "once", "outbox", "paths", "permits", "skip"}
+	names    = []string{"fence", "handoff", "leader", "lost", "nightly", "once", "outbox", "partitions", "paths", "permits", "skip"}
 	programs string // the folder that they are built into
 	server   *mongo.Client
 	locks    *mongolock.Client // of another process
@@ -232,6 +233,52 @@ func TestOutbox(t *testing.T) {
 	relay.interrupted()
 	require.Len(t, came, 2)
 	assert.Greater(t, came[1].Sub(came[0]), 400*time.Millisecond, "between the attempts")
+}
+
+// Two processes share the partitions, and each customer's messages come in order.
+func TestPartitions(t *testing.T) {
+	messages := server.Database("shop").Collection("messages")
+	insert := func(first int) {
+		t.Helper()
+		for i := range 64 {
+			_, err := messages.InsertOne(t.Context(), bson.M{"customer": fmt.Sprint("c", i), "text": fmt.Sprint("number ", first), "partition": i, "state": "new"})
+			require.NoError(t, err)
+		}
+	}
+	sent := func(n int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			got, err := messages.CountDocuments(t.Context(), bson.M{"state": "sent"})
+			return err == nil && got == n
+		}, 20*time.Second, 20*time.Millisecond)
+	}
+	insert(1)
+	a := start(t, "partitions")
+	sent(64)
+	b := start(t, "partitions")
+	require.Eventually(t, func() bool { // each has its share
+		s, err := assign.Look(t.Context(), locks, "messages")
+		has := make(map[string]int)
+		for _, p := range s.Partitions {
+			has[p.Worker]++
+		}
+		return err == nil && len(s.Workers) == 2 && has[s.Workers[0].ID] == 32 && has[s.Workers[1].ID] == 32
+	}, 20*time.Second, 20*time.Millisecond)
+	insert(2)
+	sent(128)
+	for i, p := range []*process{a, b} {
+		require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+		lines := 0
+		for ; p.lines.Scan(); lines++ {
+			want := "number 2"
+			if i == 0 && lines < 64 {
+				want = "number 1"
+			}
+			assert.Contains(t, p.lines.Text(), want)
+		}
+		assert.Equal(t, []int{96, 32}[i], lines)
+		require.NoError(t, p.cmd.Wait())
+	}
 }
 
 func TestOnce(t *testing.T) {

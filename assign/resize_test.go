@@ -1,0 +1,131 @@
+package assign_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		a := f.start("a")
+		time.Sleep(time.Second)
+		f.n = 32
+		b := f.start("b")
+		err := <-b.over
+		require.ErrorIs(t, err, assign.ErrSize)
+		assert.EqualError(t, err, `assign: "orders": assign: "orders" has 16 partitions in the processes that run now, and 32 in this one: `+
+			`start all with one number, and change it with Resize`)
+		size, ok := errors.AsType[*assign.SizeError](err)
+		require.True(t, ok)
+		assert.Equal(t, assign.SizeError{Name: name, Here: 32, There: 16}, *size)
+		require.NoError(t, b.client.Close())
+		assert.Equal(t, map[string]int{"a": 16}, f.shares())
+		f.stop(a)
+
+		c := f.start("c") // once no other is there, any number will do
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"c": 32}, f.shares())
+		f.stop(c)
+	})
+}
+
+func TestResizeChangesTheNumberOfPartitionsOfAllThatRun(t *testing.T) {
+	for _, n := range []int{4, 40} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memstore.New(), 16)
+			var all []*process
+			for i := range 3 {
+				all = append(all, f.start(fmt.Sprint("p", i)))
+			}
+			time.Sleep(time.Minute)
+			f.counted()
+			require.NoError(t, assign.Resize(t.Context(), all[1].client, name, n))
+			time.Sleep(time.Second)
+			total := 0
+			for _, share := range f.shares() {
+				assert.InDelta(t, n/3, share, 1)
+				total += share
+			}
+			assert.Equal(t, n, total)
+
+			f.n = n
+			all = append(all, f.start("p3"))
+			time.Sleep(time.Second)
+			assert.InDelta(t, n/4, f.shares()["p3"], 1, "a process with the new number is one of them")
+			f.stop(all...)
+		})
+	}
+}
+
+func TestWithoutWorkersResizeChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		client := f.start("a")
+		f.stop(client)
+		client = f.start("b")
+		time.Sleep(time.Second)
+		f.stop(client)
+		c := f.start("c")
+		time.Sleep(time.Second)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, assign.Resize(ctx, c.client, "others", 8))
+		assert.Less(t, time.Since(began), time.Second)
+		assert.Equal(t, map[string]int{"c": 16}, f.shares())
+		f.stop(c)
+	})
+}
+
+func TestAResizeThatGivesUpLeavesTheNumberAsItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		slow := func(ctx context.Context, p assign.Partition) error {
+			f.begin("a", p)
+			<-ctx.Done()
+			time.Sleep(5 * time.Second)
+			f.end("a", p)
+			return nil
+		}
+		a := f.startWith("a", slow)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, assign.Resize(ctx, a.client, name, 8), context.DeadlineExceeded)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, map[string]int{"a": 16}, f.shares())
+		f.stop(a)
+	})
+}
+
+// A process with the old number that starts during the change must not be the first to come again.
+func TestAProcessWithTheOldNumberIsRefusedDuringAResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		a, b := f.start("a"), f.start("b")
+		time.Sleep(time.Second)
+		f.kill(b) // Resize waits for it, as its seat is still there
+		resized := make(chan error)
+		go func() { resized <- assign.Resize(context.Background(), a.client, name, 24) }()
+		time.Sleep(32 * time.Second)
+		c := f.start("c")
+		require.ErrorIs(t, <-c.over, assign.ErrSize)
+		require.NoError(t, c.client.Close())
+		require.NoError(t, <-resized)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"a": 24}, f.shares())
+		f.bury(b)
+		f.stop(a)
+	})
+}
