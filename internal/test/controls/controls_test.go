@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/patch"
 )
 
 func root(t *testing.T) string {
@@ -62,19 +64,17 @@ func TestEachSwitchHasAPatchAndEachPatchASwitch(t *testing.T) {
 	require.NoError(t, err)
 	for _, path := range patches {
 		name := strings.TrimSuffix(filepath.Base(path), ".patch")
-		content, err := os.ReadFile(path)
-		require.NoError(t, err)
-		p, err := parse(name, string(content))
+		p, err := patch.Read(path)
 		require.NoError(t, err)
 		if !assert.Contains(t, switches, name, "this patch has no switch") {
 			continue
 		}
-		for _, h := range p.hunks {
-			assert.False(t, strings.HasSuffix(h.file, "_test.go") || strings.HasPrefix(h.file, "internal/test/"), "%s takes a safety out of the tests, in %s", name, h.file)
+		for _, h := range p.Hunks {
+			assert.False(t, strings.HasSuffix(h.File, "_test.go") || strings.HasPrefix(h.File, "internal/test/"), "%s takes a safety out of the tests, in %s", name, h.File)
 		}
 		for _, other := range switches {
-			uses := slices.ContainsFunc(p.hunks, func(h hunk) bool {
-				return slices.ContainsFunc(h.lines, func(l string) bool { return l[0] == '+' && mentions(l, other) })
+			uses := slices.ContainsFunc(p.Hunks, func(h patch.Hunk) bool {
+				return slices.ContainsFunc(h.Lines, func(l string) bool { return l[0] == '+' && mentions(l, other) })
 			})
 			assert.Equal(t, other == name, uses, "does %s.patch use the switch %s?", name, other)
 		}
@@ -102,12 +102,12 @@ func mentions(text, name string) bool {
 
 func TestNothingShippedKnowsASwitch(t *testing.T) {
 	root := root(t)
-	out, err := git(root, "ls-files", "--", "*.go", ":!*_test.go", ":!internal/test")
+	out, err := patch.Git(root, "ls-files", "--", "*.go", ":!*_test.go", ":!internal/test")
 	require.NoError(t, err)
 	for file := range strings.Lines(out) {
 		content, err := os.ReadFile(filepath.Join(root, strings.TrimSpace(file)))
 		require.NoError(t, err)
-		assert.NotContains(t, string(content), knobPath, file)
+		assert.NotContains(t, string(content), `"github.com/mongolock/mongolock/internal/test/knob"`, file)
 	}
 }
 
@@ -117,78 +117,4 @@ func TestABuildWithSwitchesAndWithoutFaultsSaysWhatToDo(t *testing.T) {
 	out, err := test.CombinedOutput()
 	assert.Error(t, err)
 	assert.Contains(t, string(out), "make controls PKG=")
-}
-
-const before = "package p\n\nfunc f() {\n\tone()\n\ttwo()\n\tthree()\n\tone()\n\tfour()\n}\n"
-
-// scratch is a repository with one source.
-func scratch(t *testing.T) (root string, write func(string), read func() string) {
-	root = t.TempDir()
-	path := filepath.Join(root, "p.go")
-	write = func(content string) { require.NoError(t, os.WriteFile(path, []byte(content), 0o600)) }
-	read = func() string {
-		content, err := os.ReadFile(path)
-		require.NoError(t, err)
-		return string(content)
-	}
-	require.NoError(t, os.MkdirAll(filepath.Join(root, here), 0o700))
-	write(before)
-	for _, args := range [][]string{{"init", "-q"}, {"add", "p.go"}} {
-		_, err := git(root, args...)
-		require.NoError(t, err)
-	}
-	return root, write, read
-}
-
-func TestPatchesAreTakenFromSourcesAndAppliedTogether(t *testing.T) {
-	root, write, read := scratch(t)
-	faulty := map[string]string{
-		"One":  strings.Replace(before, "\tone()\n\tfour()", "\tif !knob.One {\n\t\tone()\n\t}\n\tfour()", 1),
-		"Four": strings.Replace(before, "\tfour()\n", "\tfour()\n\tif knob.Four {\n\t\tfive()\n\t}\n", 1),
-	}
-	for name, content := range faulty {
-		write(content)
-		require.NoError(t, take(root, name))
-		assert.Equal(t, before, read(), "restored")
-		require.NoError(t, edit(root, name))
-		assert.Equal(t, content, strings.Replace(read(), "\n\nimport "+knobPath, "", 1))
-		require.NoError(t, take(root, name))
-	}
-	assert.Error(t, take(root, "None"), "nothing has changed")
-	files, err := patched(root)
-	require.NoError(t, err)
-	assert.Equal(t, "package p\n\nimport "+knobPath+"\n\nfunc f() {\n\tone()\n\ttwo()\n\tthree()\n\tif !knob.One {\n\t\tone()\n\t}\n\tfour()\n\tif knob.Four {\n\t\tfive()\n\t}\n}\n", string(files["p.go"]))
-}
-
-func TestAPatchThatFitsNowhereOrTwiceIsRefused(t *testing.T) {
-	root, _, _ := scratch(t)
-	for hunk, complaint := range map[string]string{
-		" \tone()\n+\tfault()\n":              "occur 2 times in p.go",
-		" \tsix()\n+\tfault()\n":              "occur 0 times in p.go",
-		" \ttwo()\n-\tthree()\n+\tfault()\n":  "",
-		" \ttwo()\n-\tthree()\n+\tfault2()\n": "remove the same line",
-	} {
-		p, err := parse("Bad", "diff --git a/p.go b/p.go\n--- a/p.go\n+++ b/p.go\n@@\n"+hunk)
-		require.NoError(t, err)
-		all := []patch{p}
-		if complaint == "remove the same line" {
-			all = append(all, patch{name: "Other", hunks: p.hunks})
-		}
-		if _, err = apply(root, all...); complaint == "" {
-			assert.NoError(t, err)
-		} else {
-			assert.ErrorContains(t, err, complaint)
-		}
-	}
-	_, err := parse("Bad", "diff --git a/p.go b/p.go\n--- a/p.go\n+++ b/p.go\n")
-	assert.ErrorContains(t, err, "no hunk")
-}
-
-func TestAPatchMayAddAFile(t *testing.T) {
-	root, _, _ := scratch(t)
-	p, err := parse("Adds", "diff --git a/q.go b/q.go\n--- /dev/null\n+++ b/q.go\n@@\n+package p\n+\n+var on = knob.Adds\n")
-	require.NoError(t, err)
-	files, err := apply(root, p)
-	require.NoError(t, err)
-	assert.Equal(t, "package p\n\nimport "+knobPath+"\n\nvar on = knob.Adds", strings.TrimSpace(string(files["q.go"])))
 }

@@ -1,4 +1,7 @@
-package main
+// Package patch builds faults into copies of the sources. A patch is a unified diff without line
+// numbers. The old lines of each hunk (context and removed lines) must occur once in the shipped
+// file. The copies are named by an overlay (go test -overlay), so the sources stay as they are.
+package patch
 
 import (
 	"errors"
@@ -10,25 +13,25 @@ import (
 	"strings"
 )
 
-const knobPath = `"github.com/mongolock/mongolock/` + knobs + `"`
+const knobPath = `"github.com/mongolock/mongolock/internal/test/knob"`
 
-// A patch takes one safety out.
-type patch struct {
-	name  string
-	hunks []hunk
+// A Patch takes one safety out, or puts a fault back.
+type Patch struct {
+	Name  string
+	Hunks []Hunk
 }
 
-// A hunk changes one place of a file, or is the content of a file that the patch adds.
-type hunk struct {
-	file  string
+// A Hunk changes one place of a file, or is the content of a file that the patch adds.
+type Hunk struct {
+	File  string
 	adds  bool
 	where string // the function, as git tells it: for the reader
-	lines []string
+	Lines []string
 }
 
-// parse reads a unified diff. What stands above its first file is a comment.
-func parse(name, text string) (patch, error) {
-	p := patch{name: name}
+// Parse reads a unified diff. What stands above its first file is a comment.
+func Parse(name, text string) (Patch, error) {
+	p := Patch{Name: name}
 	var file string
 	var adds, within bool
 	for line := range strings.Lines(text) {
@@ -46,7 +49,7 @@ func parse(name, text string) (patch, error) {
 				return p, fmt.Errorf("%s: a hunk before the name of its file", name)
 			}
 			_, where, _ := strings.Cut(strings.TrimPrefix(line, "@@"), "@@")
-			p.hunks, within = append(p.hunks, hunk{file: file, adds: adds, where: strings.TrimSpace(where)}), true
+			p.Hunks, within = append(p.Hunks, Hunk{File: file, adds: adds, where: strings.TrimSpace(where)}), true
 		case within:
 			if line == "" {
 				line = " " // an editor has trimmed it
@@ -57,34 +60,34 @@ func parse(name, text string) (patch, error) {
 			if line[0] != ' ' && strings.HasSuffix(line, knobPath) {
 				continue // apply imports it
 			}
-			h := &p.hunks[len(p.hunks)-1]
-			h.lines = append(h.lines, line)
+			h := &p.Hunks[len(p.Hunks)-1]
+			h.Lines = append(h.Lines, line)
 		}
 	}
-	if len(p.hunks) == 0 {
+	if len(p.Hunks) == 0 {
 		return p, fmt.Errorf("%s: no hunk", name)
 	}
 	return p, nil
 }
 
 // changes reports whether anything is left without the imports of package knob.
-func (h hunk) changes() bool {
-	return slices.ContainsFunc(h.lines, func(l string) bool { return l[0] != ' ' && strings.TrimSpace(l[1:]) != "" })
+func (h Hunk) changes() bool {
+	return slices.ContainsFunc(h.Lines, func(l string) bool { return l[0] != ' ' && strings.TrimSpace(l[1:]) != "" })
 }
 
 // String returns the patch as it is kept: without line numbers, which would soon be wrong.
-func (p patch) String() string {
+func (p Patch) String() string {
 	var b strings.Builder
-	for i, h := range p.hunks {
-		if i == 0 || p.hunks[i-1].file != h.file {
-			from := "a/" + h.file
+	for i, h := range p.Hunks {
+		if i == 0 || p.Hunks[i-1].File != h.File {
+			from := "a/" + h.File
 			if h.adds {
 				from = "/dev/null"
 			}
-			fmt.Fprintf(&b, "diff --git a/%[2]s b/%[2]s\n--- %[1]s\n+++ b/%[2]s\n", from, h.file)
+			fmt.Fprintf(&b, "diff --git a/%[2]s b/%[2]s\n--- %[1]s\n+++ b/%[2]s\n", from, h.File)
 		}
 		fmt.Fprintln(&b, strings.TrimSpace("@@ @@ "+h.where))
-		for _, line := range h.lines {
+		for _, line := range h.Lines {
 			fmt.Fprintln(&b, line)
 		}
 	}
@@ -98,26 +101,26 @@ type source struct {
 	before  map[int][]string // what is inserted before a line
 }
 
-// apply returns the content of the files that the patches change or add. Every hunk is looked for in
+// Apply returns the content of the files that the patches change or add. Every hunk is looked for in
 // the shipped file, whatever the other patches change there.
-func apply(root string, patches ...patch) (map[string][]byte, error) {
+func Apply(root string, patches ...Patch) (map[string][]byte, error) {
 	sources := map[string]*source{}
 	var errs []error
 	for _, p := range patches {
-		for _, h := range p.hunks {
-			s := sources[h.file]
+		for _, h := range p.Hunks {
+			s := sources[h.File]
 			if s == nil {
-				content, err := os.ReadFile(filepath.Join(root, h.file))
+				content, err := os.ReadFile(filepath.Join(root, h.File))
 				if err != nil && !(h.adds && errors.Is(err, fs.ErrNotExist)) {
-					return nil, fmt.Errorf("%s: %w", p.name, err)
+					return nil, fmt.Errorf("%s: %w", p.Name, err)
 				}
 				s = &source{removed: map[int]string{}, before: map[int][]string{}}
 				if !h.adds {
 					s.lines = strings.Split(string(content), "\n")
 				}
-				sources[h.file] = s
+				sources[h.File] = s
 			}
-			if err := s.change(p.name, h); err != nil {
+			if err := s.change(p.Name, h); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -129,9 +132,9 @@ func apply(root string, patches ...patch) (map[string][]byte, error) {
 	return files, errors.Join(errs...)
 }
 
-func (s *source) change(by string, h hunk) error {
+func (s *source) change(by string, h Hunk) error {
 	var old []string
-	for _, line := range h.lines {
+	for _, line := range h.Lines {
 		if line[0] != '+' {
 			old = append(old, line[1:])
 		}
@@ -143,16 +146,16 @@ func (s *source) change(by string, h hunk) error {
 		}
 	}
 	if found != 1 && !h.adds {
-		return fmt.Errorf("%s.patch: these lines occur %d times in %s, not once (%s):\n%s", by, found, h.file, h.where, strings.Join(old, "\n"))
+		return fmt.Errorf("%s.patch: these lines occur %d times in %s, not once (%s):\n%s", by, found, h.File, h.where, strings.Join(old, "\n"))
 	}
-	for _, line := range h.lines {
+	for _, line := range h.Lines {
 		switch line[0] {
 		case '+':
 			s.before[at] = append(s.before[at], line[1:])
 			continue
 		case '-':
 			if other := s.removed[at]; other != "" {
-				return fmt.Errorf("%s.patch and %s.patch remove the same line of %s: %s", by, other, h.file, line[1:])
+				return fmt.Errorf("%s.patch and %s.patch remove the same line of %s: %s", by, other, h.File, line[1:])
 			}
 			s.removed[at] = by
 		}
