@@ -15,6 +15,7 @@
 //	crowd.go     handoffs among waiters, and a key that all contend for
 //	waiting.go   what waiters ask while nothing happens, and how long a killed holder keeps a key
 //	link.go      that network
+//	pause.go     a process that is paused for longer than its lease (make pause-demo)
 //	table.go     the tables
 package main
 
@@ -40,6 +41,8 @@ func main() {
 		run = serveNATS
 	case os.Getenv(crashLock) != "":
 		run = holdUntilKilled
+	case os.Getenv(pauseChild) != "":
+		run = depositWhenTold
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -52,6 +55,7 @@ func runAll() error {
 	write := flag.String("write", "", "`file` to put the summary into, between its markers; every table goes into internals/locks-measured.md beside it")
 	only := flag.String("only", "", "take only these parts, by the names that are printed while it runs, with commas between; nothing is written")
 	which := flag.String("locks", "", "compare only the locks whose short names match this `expression`; nothing is written")
+	pause := flag.Bool("pause", false, "measure nothing: show what a pause beyond the lease does")
 	flag.Parse()
 	match, err := regexp.Compile(*which)
 	if err != nil {
@@ -62,6 +66,9 @@ func runAll() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *pause {
+		return runPauses(ctx)
+	}
 	return compare(ctx, max(*rounds, 1), *only, *write, match)
 }
 
