@@ -195,6 +195,18 @@ D ?= 1m
 chaos: $(DEVMONGO) ## test: real processes, a server that is killed, for D=1m
 	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
 
+# Histories of chaos, and of a simulation without a safety, asked of judges that know nothing of the library.
+# KNOSSOS='lein run' asks Knossos too; leiningen fetches it.
+KNOSSOS   ?=
+HISTORIES := bin/histories
+.PHONY: judge
+judge: $(DEVMONGO) ## test: a second judge of chaos for D=1m
+	@rm -rf $(HISTORIES)
+	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.edn $(CURDIR)/$(HISTORIES)/held
+	@go test $(FAULTS) ./internal/test/judge -run '^TestControl' -count=1 -judge.edn $(CURDIR)/$(HISTORIES)/broken
+	go run ./internal/test/judge -knossos '$(KNOSSOS)' $(HISTORIES)/held/*.edn
+	go run ./internal/test/judge -knossos '$(KNOSSOS)' -object $(HISTORIES)/broken/*/*.edn
+
 # A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
 # server that this machine has, as a set of one. LOGS keeps the workers' histories.
 IMAGE ?=
@@ -222,6 +234,17 @@ try: $(DEVMONGO) bin/testreport ## use: can the server at URI=mongodb://… carr
 	@echo 'It writes to collections of its own in the database mongolock_test, and drops them.'
 	@MONGODB_URI="$$URI" $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
 
+# FAULT narrows it to one. KEEP=1 enters in docs/internals/record.md that they were found.
+FAULT ?=
+KEEP  ?=
+.PHONY: reproduce
+reproduce: $(DEVMONGO) ## test: every fault once found is put back, and found
+	@$(ON_MONGO) go run ./internal/test/record reproduce $(if $(KEEP),-keep) $(FAULT)
+
+.PHONY: record
+record: ## develop: draws docs/internals/record.md
+	@go run ./internal/test/record
+
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## test: each fuzz test for FUZZ=20s
@@ -240,6 +263,12 @@ compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 13 minutes
 	go build -C bench/compare -o ../../bin/compare .
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
 	@$(MAKE) -s pictures
+
+# A process is stopped for longer than its lease, and continues with its write.
+.PHONY: pause-demo
+pause-demo: $(DEVMONGO) ## use: a holder is paused beyond its lease, and writes: 20 s
+	@go build -C bench/compare -o ../../bin/compare .
+	@$(ON_MONGO) bin/compare -pause
 
 .PHONY: bench-go
 bench-go: $(DEVMONGO) ## test: the benchmarks among the tests
