@@ -51,6 +51,7 @@ type terms struct {
 	noRenewal bool
 	freeIdle  bool
 	yields    bool
+	priority  int
 	mode      store.Mode
 	limit     int // of permits; 1 for exclusive, 0 for shared
 }

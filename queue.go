@@ -91,8 +91,8 @@ func (c *Client) stand(q *queue) {
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
 // granted the key at once, and the next one has the same place: so it is made once.
 func (c *Client) placeFor(t *terms) store.Place {
-	if t.shares() {
-		return store.NewPlace(t.mode, t.limit, c.watch.Address())
+	if t.shares() || t.priority > 0 {
+		return store.NewPlace(t.mode, t.limit, c.watch.Address()).Before(t.priority)
 	}
 	if c.place == "" {
 		c.place = store.NewPlace(t.mode, t.limit, c.watch.Address())
@@ -188,7 +188,7 @@ func (h *holding) status() store.Status {
 }
 
 // unlink removes w, and passes the turn on if w was the head. The next head takes over the place
-// of the head in the line, if it asks in the same mode. Otherwise unlink returns the place, to be
+// of the head in the line, if it asks in the same mode, with the same priority. Otherwise unlink returns the place, to be
 // given up.
 func (c *Client) unlink(w *waiter) (unused stood) {
 	q := w.queue
@@ -211,7 +211,7 @@ func (c *Client) unlink(w *waiter) (unused stood) {
 	if !led {
 		return unused
 	}
-	if q.head == nil || q.view.Mode != q.head.terms.mode || q.view.Limit != q.head.terms.limit {
+	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.priority) {
 		if q.view.Joined {
 			unused = stood{q.key, q.view.Place, q.view.In, 0}
 		}

@@ -14,6 +14,7 @@
 //     lead to another one (Resign).
 //   - [Warm] prepares a process before it stands for election, and with [AwaitSuccessor] a leader that
 //     is stopped goes on until another candidate is ready.
+//   - [Priority] prefers a process: a zone near the database, or a new version.
 //   - [Watch] and [Current] tell any process which one leads.
 //   - [Healthy] is a liveness check: it fails if the work of a term that is over goes on.
 //   - [With] gives options of the term's lease. With mongolock.TTL(10*time.Second) a leader that

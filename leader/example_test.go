@@ -225,6 +225,32 @@ func ExampleWarm() {
 	// <nil>
 }
 
+// A process in the database's zone leads whenever there is one.
+func ExamplePriority() {
+	in, led := memstore.New(), make(chan string)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	run := func(name string, priority int) {
+		locks, err := mongolock.NewWithStore(in, mongolock.WithOwner(name))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer locks.Close()
+		_ = leader.Run(ctx, locks, "billing", func(ctx context.Context, _ leader.Term) error {
+			led <- name
+			<-ctx.Done()
+			return ctx.Err()
+		}, leader.Priority(priority))
+	}
+	go run("far", 0)
+	fmt.Println(<-led)
+	go run("near", 1)
+	fmt.Println(<-led)
+	// Output:
+	// far
+	// near
+}
+
 // A deploy starts the new process, and stops the old one, which leads until the new one is ready.
 func ExampleAwaitSuccessor() {
 	in := memstore.New()

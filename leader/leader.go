@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ const (
 )
 
 var (
-	// ErrResigned is the cause of a term's context after Resign.
+	// ErrResigned is the cause of a term's context after Resign, or when this process made room
+	// for a candidate of a higher priority.
 	ErrResigned = errors.New("leader: resigned")
 
 	// ErrRunning is returned by Run of a Candidate that is running already.
@@ -176,6 +178,9 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 			recall(context.Cause(ctx))
 		})()
 	}
+	if c.ranked {
+		go c.makeRoom(parent, lease, recall)
+	}
 	over := make(chan struct{})
 	var notices sync.WaitGroup
 	c.mu.Lock()
@@ -295,6 +300,29 @@ func (c *Candidate) successor(lease *mongolock.Lease) {
 	for {
 		status, err := c.locker.(inspector).Inspect(limit, c.key)
 		if err == nil && len(status.Waiting("", "")) > 0 || !backoff.Sleep(limit, lookAgain) {
+			return
+		}
+	}
+}
+
+// lookForHigher is between two looks for a candidate of a higher priority, while one waits.
+const lookForHigher = 5 * time.Second
+
+// makeRoom ends the term once a candidate of a higher priority waits.
+func (c *Candidate) makeRoom(term context.Context, lease *mongolock.Lease, recall context.CancelCauseFunc) {
+	select {
+	case <-lease.Wanted():
+	case <-term.Done():
+		return
+	}
+	higher := func(p store.Place) bool { return p.Priority() > c.rank }
+	for {
+		status, err := c.locker.(inspector).Inspect(term, c.key)
+		if err == nil && slices.ContainsFunc(status.Waiting("", ""), higher) {
+			recall(ErrResigned)
+			return
+		}
+		if !backoff.Sleep(term, lookForHigher) {
 			return
 		}
 	}

@@ -20,6 +20,8 @@ type config struct {
 	logger  *slog.Logger
 	prepare func(context.Context) error // nil: nothing
 	await   time.Duration               // 0: no successor is waited for
+	ranked  bool                        // there is a priority
+	rank    int
 }
 
 type option func(*config) error
@@ -71,6 +73,17 @@ func AwaitSuccessor(limit time.Duration) Option {
 	})
 }
 
+// Priority makes this process stand before candidates of a lower priority, from 0 to 9. A leader of a
+// lower one resigns for it, within some seconds. Give it to all candidates: a leader without it
+// resigns for none. The Locker must be a client, or have its Inspect.
+func Priority(n int) Option {
+	return option(func(c *config) error {
+		c.ranked, c.rank = true, n
+		c.acquire = append(c.acquire, mongolock.Priority(n), mongolock.Yielding())
+		return nil
+	})
+}
+
 // newConfig checks all options together.
 func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	c := config{logger: slog.Default()}
@@ -82,8 +95,8 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 		}
 		errs = append(errs, o.apply(&c))
 	}
-	if _, ok := l.(inspector); c.await > 0 && !ok {
-		errs = append(errs, fmt.Errorf("leader: AwaitSuccessor: %T has no Inspect", l))
+	if _, ok := l.(inspector); (c.await > 0 || c.ranked) && !ok {
+		errs = append(errs, fmt.Errorf("leader: AwaitSuccessor or Priority: %T has no Inspect", l))
 	}
 	terms, err := inside.TermsOf(l, key, c.acquire)
 	switch {

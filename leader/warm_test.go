@@ -171,9 +171,11 @@ func TestADeadlineOfRunIsNoErrorOfAWarmLeader(t *testing.T) {
 func TestTheOptionsOfWarmLeadersAreChecked(t *testing.T) {
 	client, err := mongolock.NewWithStore(memstore.New())
 	require.NoError(t, err)
+	_, err = leader.New(client, "k", leader.Priority(10))
+	require.ErrorContains(t, err, "Priority(10): must be between 0 and 9")
 	_, err = leader.New(client, "k", leader.Warm(nil), leader.AwaitSuccessor(0))
 	require.EqualError(t, err, "leader: Warm(nil): must not be nil\nleader: AwaitSuccessor(0s): must be positive")
 	_, err = leader.New(struct{ mongolock.Locker }{client}, "k", leader.AwaitSuccessor(time.Second))
-	require.ErrorContains(t, err, "leader: AwaitSuccessor: struct { mongolock.Locker } has no Inspect")
+	require.ErrorContains(t, err, "leader: AwaitSuccessor or Priority: struct { mongolock.Locker } has no Inspect")
 	require.NoError(t, client.Close())
 }

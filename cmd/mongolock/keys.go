@@ -44,6 +44,8 @@ type waiterView struct {
 	Since time.Time  `json:"since"`
 	Seen  time.Time  `json:"seen"` // when it last said that it still waits
 
+	Priority int `json:"priority,omitempty"`
+
 	Offered bool `json:"offered,omitempty"` // it may have the key now
 	Stale   bool `json:"stale,omitempty"`   // it was not seen for so long that it is passed
 	Polls   bool `json:"polls,omitempty"`   // it hears no wake-ups
@@ -66,7 +68,7 @@ func viewOf(s mongolock.Status) keyView {
 	offered := line[:s.Offered(line)]
 	for _, w := range s.Line {
 		mode, limit := w.Place.Mode()
-		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == ""}
+		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == "", Priority: w.Place.Priority()}
 		view.Offered = slices.Contains(offered, w.Place)
 		if mode == store.Permits {
 			view.Limit = limit
@@ -281,6 +283,9 @@ func (c *showCmd) Run(a *app) error {
 // waitOf says how, and for how long, a process waits.
 func (v keyView) waitOf(w waiterView) (string, tone) {
 	text := inMode(w.Mode, w.Limit, "in an unknown mode") + ", for " + span(v.Now.Sub(w.Since))
+	if w.Priority > 0 {
+		text += fmt.Sprintf(", with priority %d", w.Priority)
+	}
 	switch {
 	case w.Stale:
 		return text + ", stale: not seen for " + span(v.Now.Sub(w.Seen)), red

@@ -134,12 +134,9 @@ func (v *View) HeardOffer(now monotonic.Moment) {
 // may be under way.
 func (v *View) WasOffered(at monotonic.Moment) { v.told = at }
 
-// HeardNext takes in a notice that the key is offered to those before us: if it was before, somebody
-// had it meanwhile.
+// HeardNext takes in a notice that the key is offered to those before us.
 func (v *View) HeardNext(now monotonic.Moment) {
-	if v.next = now; v.first != "" {
-		v.since, v.askAt = now, v.keep
-	}
+	v.next = now
 	v.askAt = min(v.askAt, now.Add(Grace))
 }
 
@@ -152,6 +149,11 @@ func (v *View) Look() { v.look = true }
 // Away says that this process has the key itself, or may have it: to whom the key was offered before
 // is not known any more.
 func (v *View) Away() { v.first, v.beside = "", nil }
+
+// Serves reports whether another waiter can take over the place.
+func (v *View) Serves(m store.Mode, limit, priority int) bool {
+	return v.Mode == m && v.Limit == limit && v.Place.Priority() == priority
+}
 
 // Woken reports whether the next claim does not wait for its time.
 func (v *View) Woken() bool { return v.turn || v.look }

@@ -21,7 +21,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	switch {
 	case n == 0 || v.index < n:
 		v.Away()
-	case slices.Contains(v.beside, line[0]) && v.next <= v.since && !taken(last, s, line[0]):
+	case slices.Contains(v.beside, line[0]) && !taken(last, s, line[0]):
 		v.first = line[0]
 	default:
 		v.beside = slices.Clone(line[:n])

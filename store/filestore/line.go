@@ -20,7 +20,7 @@ func (r *record) places() (all []store.Place) {
 	return all
 }
 
-// join puts a claim at the end of the line, or keeps its place there. It returns the place,
+// join puts a claim in the line, or keeps its place there. It returns the place,
 // which is empty if the claim has none or the line is full. A full line first loses the places
 // that are stale.
 func (r *record) join(now time.Time, c store.Claim) store.Place {
@@ -37,7 +37,7 @@ func (r *record) join(now time.Time, c store.Claim) store.Place {
 	if len(r.Line) >= store.LineMost {
 		return ""
 	}
-	r.Line = append(r.Line, store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
+	r.Line = slices.Insert(r.Line, c.Place.Joins(r.Line), store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
 	return c.Place
 }
 

@@ -24,7 +24,7 @@ func (r *record) places() []store.Place {
 	return all
 }
 
-// join puts a claim at the end of the line, or keeps its place there. It returns the place,
+// join puts a claim in the line, or keeps its place there. It returns the place,
 // which is empty if the claim has none or the line is full. A full line first loses the places
 // that are stale.
 func (r *record) join(now time.Time, c *store.Claim) store.Place {
@@ -41,7 +41,7 @@ func (r *record) join(now time.Time, c *store.Claim) store.Place {
 	if len(r.line) >= store.LineMost {
 		return ""
 	}
-	r.line = append(r.line, store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
+	r.line = slices.Insert(r.line, c.Place.Joins(r.line), store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
 	return c.Place
 }
 

@@ -11,6 +11,7 @@ import (
 
 var lineClaims = []claim{
 	{"ARefusedClaimJoinsTheLineAtItsEnd", aRefusedClaimJoinsTheLineAtItsEnd},
+	{"APlaceOfAHigherPriorityJoinsBeforeLowerOnes", aPlaceOfAHigherPriorityJoinsBeforeLowerOnes},
 	{"AWaiterThatAsksAgainKeepsItsPlace", aWaiterThatAsksAgainKeepsItsPlace},
 	{"AllThatJoinAtOnceStandInLine", allThatJoinAtOnceStandInLine},
 	{"AFullLineTakesNoFurtherPlace", aFullLineTakesNoFurtherPlace},
@@ -110,6 +111,29 @@ func aRefusedClaimJoinsTheLineAtItsEnd(e *env) {
 		}
 	})
 	e.holds(h)
+}
+
+func aPlaceOfAHigherPriorityJoinsBeforeLowerOnes(e *env) {
+	h := e.hold(e.key("awaited"), long)
+	ranked := func(priority int) store.Claim {
+		c := e.placed(e.claim(h.Key, long))
+		c.Place = c.Place.Before(priority)
+		return e.waits(c)
+	}
+	a, b, c, d := ranked(0), ranked(5), ranked(0), ranked(5)
+	e.line(h.Key, b, d, a, c)
+	f, g := ranked(9), ranked(1)
+	e.waits(a)
+	e.line(h.Key, f, b, d, g, a, c)
+	e.release(h.Ref)
+	for _, first := range []store.Claim{f, b, d, g, a, c} {
+		for _, other := range []store.Claim{a, c} {
+			if first.Place != other.Place && first.Place != a.Place {
+				e.waits(other)
+			}
+		}
+		e.release(e.granted(e.anew(first)).Ref)
+	}
 }
 
 func aWaiterThatAsksAgainKeepsItsPlace(e *env) {

@@ -151,7 +151,32 @@ func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim, ours bson.D, look fun
 		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
 		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
 	c.InLine = image.Found()
-	return image, err
+	return s.moveUp(ctx, c, ours, image, err)
+}
+
+// moveUp moves the place of a claim that has a priority before those of lower ones, if the image
+// shows some before it. It compares the line as a whole: if that has changed, the next claim of the
+// waiter tries again.
+func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, ours bson.D, image Image[R], err error) (Image[R], error) {
+	if err != nil || c.Place.Priority() == 0 || !image.Found() {
+		return image, err
+	}
+	line := image.Record.Waiters()
+	at := indexOf(line, c.Place)
+	if at < 0 {
+		return image, nil
+	}
+	to := c.Place.Joins(line[:at])
+	if to == at {
+		return image, nil
+	}
+	before := Places(line)
+	after := slices.Insert(slices.Delete(slices.Clone(before), at, at+1), to, c.Place)
+	moved, err := s.step(ctx, Wait, c, ours, []bson.E{{Key: s.Lock.places(), Value: listed(before)}}, mongobase.Change{}.Set(s.Lock.places(), listed(after)))
+	if err != nil || moved.Found() {
+		return moved, err
+	}
+	return image, nil
 }
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image
@@ -159,7 +184,7 @@ func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim, ours bson.D, look fun
 func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim, ours bson.D) (Image[R], error) {
 	image, err := s.step(ctx, Refresh, c, ours, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
 	c.InLine = err == nil && image.Found()
-	return image, err
+	return s.moveUp(ctx, c, ours, image, err)
 }
 
 // Sample writes nothing but the server's time.

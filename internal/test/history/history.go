@@ -38,6 +38,7 @@ const (
 
 	Stood Kind = "stands"      // has a new place at the end of a line
 	Waits Kind = "still waits" // knows of a place that its waiter lives
+	Moved Kind = "moves up"    // has a place before those of lower priorities
 	Left  Kind = "is left"     // has a place no more
 )
 
@@ -128,6 +129,7 @@ type History struct {
 	Deaths   bool          `json:"deaths"`   // nothing but that clients died
 	End      time.Duration `json:"end"`      // when all calls must have been answered; 0: not judged
 	NoDB     bool          `json:"noDB"`     // the database was not observed: only beliefs are known
+	Ranked   bool          `json:"ranked"`   // calls have priorities
 	Numbered bool          `json:"numbered"` // writes had transaction numbers
 
 	DecideIn time.Duration `json:"-"` // how long the search for an order of a key's grants may take; 0: the usual time

@@ -15,6 +15,7 @@ const (
 	grace       = time.Second             // for one that is offered a key to take it, before the next passes it
 	gracePolled = 2500 * time.Millisecond // if its process hears no notices
 	furthest    = 3                       // those further back wait for as long as one at this index
+	lookEvery   = 30 * time.Second        // a waiter that nobody tells anything
 	reserveLess = time.Minute             // so much sooner a writer's place is stale that keeps others from sharing a key
 )
 
@@ -29,6 +30,8 @@ type standing struct {
 	unknown bool          // late, and kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
+	said    time.Duration // when its claim last said that it waits, which is its look
+	moved   time.Duration // when it moved before others by its priority
 	ready   readiness
 }
 
@@ -85,6 +88,7 @@ type queue struct {
 	letGo   map[string]time.Duration // by ID
 	waits   map[int][]*wait          // by client
 	streak  streak
+	ranked  bool // places have priorities
 	found   []Violation
 }
 
@@ -101,7 +105,7 @@ type write struct {
 func (h *History) writesOf() map[string][]*write {
 	all := map[string][]*write{}
 	for _, e := range h.Events {
-		if !slices.Contains([]Kind{Applied, Dropped, Shortened, Extended, Stood, Waits, Left}, e.Kind) {
+		if !slices.Contains([]Kind{Applied, Dropped, Shortened, Extended, Stood, Waits, Moved, Left}, e.Kind) {
 			continue
 		}
 		list := all[e.Key]
@@ -160,16 +164,16 @@ func inLine(h *History) (found []Violation) {
 // counts reports whether a place surely counts at a time.
 func (q *queue) counts(p *standing, at time.Duration) bool {
 	until := p.until
-	if !p.mode.Shared && q.sharedAt(at) {
+	if !p.mode.Shared && q.shared() {
 		until -= reserveLess
 	}
 	return p.until != 0 && until > at+q.tol
 }
 
-// sharedAt reports whether others may share the key at a time.
-func (q *queue) sharedAt(at time.Duration) bool {
+// shared reports whether others may share the key. A holder that has run out does until that is known.
+func (q *queue) shared() bool {
 	for _, h := range q.holders {
-		if h.mode.Shared && h.until > at-q.tol {
+		if h.mode.Shared {
 			return true
 		}
 	}
@@ -270,6 +274,7 @@ func (q *queue) judge(w *write) {
 			q.violation("place lost", w.at, "client %d waits, and its place goes with a holder", p.client)
 		case index == 0, passed > 1:
 			q.violation("place lost", w.at, "client %d waits, and client %d, which is not the next, takes it out of the line", p.client, w.client)
+		case q.ranked: // one of a higher priority may have come, had the key and left, unseen
 		case p.offered == never || w.began-p.offered < p.graced()*time.Duration(index)-q.tol:
 			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; it is offered the key since %v", p.client, w.client, w.began, p.offered)
 		}
@@ -306,7 +311,10 @@ func (q *queue) passes(w *write, i int) int {
 
 // inTurn checks that a claim which is granted overtakes nobody.
 func (q *queue) inTurn(w *write, e Event) {
-	at := q.index(e.Place)
+	at, looked := q.index(e.Place), w.began
+	if at >= 0 {
+		looked = min(looked, q.line[at].said)
+	}
 	switch {
 	case at < 0:
 		at = len(q.line)
@@ -316,12 +324,39 @@ func (q *queue) inTurn(w *write, e Event) {
 		return // what came before it was gone, which compares no more than its own place, and came back
 	}
 	before := slices.DeleteFunc(q.before(at, w.at), func(p *standing) bool {
+		if e.Shared && p.moved > looked {
+			return true // it came after the claim's look, which compares no more than its own place
+		}
 		return slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })
 	})
 	if len(before) == 0 || e.Place != "" && e.Shared && q.mayBe(e.Mode, before, w.at) {
 		return
 	}
 	q.violation("out of turn", w.at, "client %d is granted the key before client %d, which stands in line since %v", e.Client, before[0].client, before[0].joined)
+}
+
+// moveUp puts a place before those of lower priorities, as its claim does.
+func (q *queue) moveUp(place string, at time.Duration) {
+	i := q.index(place)
+	if i < 0 {
+		return
+	}
+	p := q.line[i]
+	p.moved = at
+	q.line = slices.Delete(q.line, i, i+1)
+	for i > 0 && priorityOf(q.line[i-1].place) < priorityOf(place) {
+		i--
+	}
+	q.line = slices.Insert(q.line, i, p)
+}
+
+func priorityOf(place string) int {
+	parts := strings.Split(place, ":")
+	if len(parts) < 4 {
+		return 0
+	}
+	n, _ := strconv.Atoi(parts[3])
+	return n
 }
 
 func (q *queue) index(place string) int {
@@ -348,13 +383,16 @@ func (q *queue) apply(w *write) {
 	for _, e := range w.rest {
 		switch h, known := q.holders[e.ID]; {
 		case e.Kind == Stood:
+			q.ranked = q.ranked || priorityOf(e.Place) > 0
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
 			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at)
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, said: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
+		case e.Kind == Moved:
+			q.moveUp(e.Place, w.at)
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
+				q.line[i].op, q.line[i].until, q.line[i].said, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, w.at, false, 0
 			}
 		case known:
 			later := held(e, h.client, h.mode)

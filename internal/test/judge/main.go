@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +68,7 @@ func run(files, knossos []string, object bool) error {
 
 // ask runs Knossos, and compares its verdicts.
 func ask(knossos, files []string, verdicts map[string]bool) error {
-	args := slices.Concat(knossos[1:], []string{"--model", "mutex"})
+	args := append(knossos[1:len(knossos):len(knossos)], "--model", "mutex")
 	for _, file := range files {
 		path, err := filepath.Abs(file)
 		if err != nil {
@@ -106,7 +105,7 @@ func read(file string) (ops []porcupine.Operation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close()           //nolint:errcheck // it is only read
 	under := map[string]int{} // by process: the operation that has not ended
 	lines := bufio.NewScanner(f)
 	for at := int64(1); lines.Scan(); at++ {

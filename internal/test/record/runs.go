@@ -33,8 +33,7 @@ type run struct {
 	Shows      []string `json:"shows,omitempty"` // what else its summary says
 }
 
-// A serverRun is one of docs/servers.json, which tools/servers writes, or of elsewhere.json: what
-// others ran and that page has no room for.
+// A serverRun is one of docs/servers.json, which tools/servers writes.
 type serverRun struct {
 	Server  string   `json:"server"`
 	Is      string   `json:"is"`
