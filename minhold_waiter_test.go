@@ -48,3 +48,23 @@ func TestAWaiterThatReadsOfAnEarlierEndAsksThen(t *testing.T) {
 		})
 	}
 }
+
+// The second in line learns of the new end too, so that a dead first one costs it two seconds.
+func TestADeadWaiterHidesNoEndByMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		held := acquire(t, newClient(t, s), "k", mongolock.MinHold(3*time.Second), mongolock.TTL(time.Minute))
+		granted := time.Now()
+		_, err := s.Acquire(t.Context(), store.Claim{
+			Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute,
+			Owner: "dead", Place: store.NewPlace(store.Exclusive, 1, "dead"),
+		})
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		wait := inBackground(t.Context(), newClient(t, s), "k")
+		time.Sleep(time.Second)
+		release(t, held)
+		r := <-wait
+		require.NoError(t, r.err)
+		assert.Less(t, r.when.Sub(granted), 5500*time.Millisecond) // a look a second after the end, and the second of the first
+	})
+}

@@ -280,7 +280,7 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	}
 	n := store.Status{}.Offered(e.Line)
 	if h.keep() > 0 {
-		return notices(store.KindMoved, h.ref.Key, e.Line[:n])
+		return notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
 	if e.Left > 0 {
 		n = store.Status{Mode: mode, Limit: limit}.OfferedBeside(e.Line, e.Left)
