@@ -171,7 +171,7 @@ type search struct {
 }
 
 var (
-	searched = regexp.MustCompile(`=== RUN +TestControlEverySafetyTakenOutIsNoticed/(.+)`)
+	searched = regexp.MustCompile(`=== RUN +TestControlEverySafety(?:Of(\w+))?TakenOutIsNoticed/(.+)`)
 	noticed  = regexp.MustCompile(`control_knobs_test\.go:\d+: seed (\d+): `)
 )
 

@@ -186,9 +186,10 @@ func TestTheSeedsOfASearchAreThoseThatNoticedFirst(t *testing.T) {
 	seeds, err := firstSeeds(strings.NewReader("=== RUN   TestControlEverySafetyTakenOutIsNoticed\n" +
 		"=== RUN   TestControlEverySafetyTakenOutIsNoticed/$set_instead_of_$max\n    control_knobs_test.go:125: seed 6: ghost\n" +
 		"=== RUN   TestControlEverySafetyTakenOutIsNoticed/not_noticed\n    control_knobs_test.go:109: no violation in 2000 seeds\n" +
+		"=== RUN   TestControlEverySafetyOfPathLocksTakenOutIsNoticed/a_release\n    paths_control_knobs_test.go:55: seed 3: overlap\n" +
 		"=== RUN   TestControlEverySafetyTakenOutIsNoticed/session:_a_sweep\n    control_knobs_test.go:125: seed 41: tokens\n"))
 	require.NoError(t, err)
-	assert.Equal(t, map[string]uint64{"$set instead of $max": 6, "session: a sweep": 41}, seeds)
+	assert.Equal(t, map[string]uint64{"$set instead of $max": 6, "session: a sweep": 41, "path locks: a release": 3}, seeds)
 	_, err = firstSeeds(strings.NewReader("PASS\n"))
 	assert.Error(t, err)
 }

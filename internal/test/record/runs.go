@@ -133,12 +133,15 @@ func lines(text string) func(func(string) bool) {
 	}
 }
 
+// subjects are the simulations of other things than locks, by the names of their controls' tests.
+var subjects = map[string]string{"PathLocks": "path locks: ", "Updates": "updates: "}
+
 // firstSeeds returns the seed by which each control was noticed first.
 func firstSeeds(in io.Reader) (map[string]uint64, error) {
 	seeds, name := map[string]uint64{}, ""
 	for s := bufio.NewScanner(in); s.Scan(); {
 		if m := searched.FindStringSubmatch(s.Text()); m != nil {
-			name = strings.ReplaceAll(m[1], "_", " ")
+			name = subjects[m[1]] + strings.ReplaceAll(m[2], "_", " ")
 		} else if m := noticed.FindStringSubmatch(s.Text()); m != nil && name != "" {
 			n, err := strconv.ParseUint(m[1], 10, 64)
 			if err != nil {
