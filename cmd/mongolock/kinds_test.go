@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/assign"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
@@ -58,6 +60,49 @@ func TestLeadersShowsTheLeaders(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "billing\tbilling-7\t") }, pace.Of(10*time.Second), 10*time.Millisecond)
 	cancel()
 	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "nobody leads") }, pace.Of(10*time.Second), 10*time.Millisecond)
+}
+
+func TestPartitionsShowsWhichWorkerHasWhich(t *testing.T) {
+	p := newProgram(t)
+	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("worker-3"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		assert.NoError(t, assign.Run(ctx, client, "orders", 8, func(ctx context.Context, _ assign.Partition) error { <-ctx.Done(); return ctx.Err() }))
+	})
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	shows := func(pattern string, args ...string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return regexp.MustCompile(pattern).MatchString(p.prints(args...)) }, pace.Of(10*time.Second), 50*time.Millisecond, "%v", args)
+	}
+	shows(`^orders\tworker-3\t[^\t]+\tweight 1\t8 partitions\t0-7\n$`, "partitions")
+	shows(`^\{"name":"orders","owner":"worker-3","worker":"\w+","weight":1,"since":"[^"]+","partitions":\[0,1,2,3,4,5,6,7\]\}\n$`, "partitions", "orders", "--output", "json")
+	p.prints("partitions", "orders", "--resize", "4")
+	shows(`\t4 partitions\t0-3\n$`, "partitions", "orders")
+
+	held, err := client.TryAcquire(t.Context(), "orders/0007") // not one of them
+	require.NoError(t, err)
+	shows(`\t4 partitions\t0-3\n$`, "partitions", "orders")
+	require.NoError(t, held.Release())
+	cancel()
+	running.Wait()
+	assert.Contains(t, p.prints("partitions"), "nothing in")
+}
+
+func TestPartitionsWithoutAWorkerAreShown(t *testing.T) {
+	t.Parallel()
+	s := assign.State{
+		Workers:    []assign.Worker{{ID: "a", Owner: "host-a", Weight: 2}},
+		Partitions: []assign.Part{{Worker: "a"}, {}, {Worker: "gone"}, {Worker: "a"}, {Worker: "a"}},
+	}
+	all := sharingOf("orders", s)
+	require.Len(t, all, 2)
+	assert.Equal(t, []int{0, 3, 4}, all[0].Partitions)
+	assert.Equal(t, "0 3-4", ranges(all[0].Partitions))
+	assert.Equal(t, []cell{{"orders", bold}, {"no worker", yellow}, {}, {}, {"2 partitions", plain}, {"1-2", dim}}, all[1].cells())
 }
 
 func TestJobsShowsDueTimesAndRuns(t *testing.T) {
@@ -129,7 +174,7 @@ func TestAListThatFindsNothingSaysWhere(t *testing.T) {
 	db := p.database().Name()
 	require.NoError(t, p.database().CreateCollection(t.Context(), "locks"))
 	nothing, noCollection := "mongolock: nothing in "+db+".locks\n", " (--db and --collection name another)\n"
-	lists := [][]string{{"ls"}, {"leaders"}, {"jobs"}, {"once-ls"}, {"documents", "lokcs"}, {"documents", "--dead", "lokcs"}, {"paths", "ls"}}
+	lists := [][]string{{"ls"}, {"leaders"}, {"partitions"}, {"jobs"}, {"once-ls"}, {"documents", "lokcs"}, {"documents", "--dead", "lokcs"}, {"paths", "ls"}}
 	for _, list := range lists {
 		assert.Equal(t, "mongolock: there is no database nosuch (--db names another)\n", p.prints(append(list, "--db", "nosuch")...), "%v", list)
 		assert.Equal(t, "mongolock: there is no collection "+db+".lokcs"+noCollection, p.prints(append(list, "--collection", "lokcs")...), "%v", list)

@@ -22,7 +22,7 @@
 //	keys.go      ls and show; break.go and watch.go have those
 //	listen.go    watch: when it looks
 //	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break
-//	leaders.go   leaders; jobs.go has jobs, documents.go documents
+//	leaders.go   leaders; partitions.go has partitions, jobs.go jobs, documents.go documents
 //	doctor*.go   doctor, a file for each group of checks
 //	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)
 package main
@@ -49,18 +49,19 @@ type cli struct {
 	Output  string           `group:"common" help:"Print text, or json: one object a line." enum:"text,json" default:"text" env:"MONGOLOCK_OUTPUT" placeholder:"text|json"`
 	Version kong.VersionFlag `group:"common" help:"Print the version."`
 
-	Run       runCmd       `cmd:"" help:"Run a command while holding a key."`
-	Once      onceCmd      `cmd:"" help:"Run a command once, ever, on one of many hosts."`
-	Ls        lsCmd        `cmd:"" help:"List keys and their holders."`
-	Show      showCmd      `cmd:"" help:"Show who holds a key, and who waits."`
-	Watch     watchCmd     `cmd:"" help:"Show keys as they change hands."`
-	Break     breakCmd     `cmd:"" help:"Take a key away from its holders."`
-	Leaders   leadersCmd   `cmd:"" help:"Show who leads."`
-	Jobs      jobsCmd      `cmd:"" help:"List scheduled jobs; run, pause, resume or forget one."`
-	OnceLs    onceLsCmd    `cmd:"" help:"List what was run once: by whom, when, how it ended."`
-	Paths     pathsCmd     `cmd:"" help:"Lock paths of a tree; list and break such locks."`
-	Documents documentsCmd `cmd:"" help:"List the locked or dead documents of a collection."`
-	Doctor    doctorCmd    `cmd:"" help:"Check whether a deployment can be trusted with locks."`
+	Run        runCmd        `cmd:"" help:"Run a command while holding a key."`
+	Once       onceCmd       `cmd:"" help:"Run a command once, ever, on one of many hosts."`
+	Ls         lsCmd         `cmd:"" help:"List keys and their holders."`
+	Show       showCmd       `cmd:"" help:"Show who holds a key, and who waits."`
+	Watch      watchCmd      `cmd:"" help:"Show keys as they change hands."`
+	Break      breakCmd      `cmd:"" help:"Take a key away from its holders."`
+	Leaders    leadersCmd    `cmd:"" help:"Show who leads."`
+	Partitions partitionsCmd `cmd:"" help:"Show which worker has which partitions."`
+	Jobs       jobsCmd       `cmd:"" help:"List scheduled jobs; run, pause, resume or forget one."`
+	OnceLs     onceLsCmd     `cmd:"" help:"List what was run once: by whom, when, how it ended."`
+	Paths      pathsCmd      `cmd:"" help:"Lock paths of a tree; list and break such locks."`
+	Documents  documentsCmd  `cmd:"" help:"List the locked or dead documents of a collection."`
+	Doctor     doctorCmd     `cmd:"" help:"Check whether a deployment can be trusted with locks."`
 
 	Completion completionCmd `cmd:"" help:"Print a shell's completion script."`
 	Man        manCmd        `cmd:"" help:"Print the man page."`
