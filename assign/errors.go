@@ -44,4 +44,4 @@ func (e *SizeError) Error() string {
 }
 
 // Is makes a SizeError match ErrSize.
-func (e *SizeError) Is(target error) bool { return target == ErrSize } //nolint:errorlint // the very mark
+func (e *SizeError) Is(target error) bool { return target == ErrSize }

@@ -76,7 +76,7 @@ func (l *link) travel() error {
 	return nil
 }
 
-func over[T any](l *link, kind string, ctx context.Context, do func(context.Context) (T, error)) (answer T, err error) {
+func over[T any](ctx context.Context, l *link, kind string, do func(context.Context) (T, error)) (answer T, err error) {
 	l.mu.Lock()
 	l.calls[kind]++
 	l.mu.Unlock()
@@ -92,8 +92,8 @@ func over[T any](l *link, kind string, ctx context.Context, do func(context.Cont
 }
 
 // each is over for a batch.
-func each[T any](l *link, kind string, ctx context.Context, n int, do func(context.Context) []T, failed func(error) T) []T {
-	all, err := over(l, kind, ctx, func(ctx context.Context) ([]T, error) { return do(ctx), nil })
+func each[T any](ctx context.Context, l *link, kind string, n int, do func(context.Context) []T, failed func(error) T) []T {
+	all, err := over(ctx, l, kind, func(ctx context.Context) ([]T, error) { return do(ctx), nil })
 	for err != nil && len(all) < n {
 		all = append(all, failed(err))
 	}
@@ -101,7 +101,7 @@ func each[T any](l *link, kind string, ctx context.Context, n int, do func(conte
 }
 
 func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	return over(l, "acquire", ctx, func(ctx context.Context) (store.Grant, error) {
+	return over(ctx, l, "acquire", func(ctx context.Context) (store.Grant, error) {
 		if l.claim != nil {
 			l.claim(ctx, c)
 		}
@@ -110,29 +110,29 @@ func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) 
 }
 
 func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	return each(l, "renew", ctx, len(batch), func(ctx context.Context) []store.Renewed { return l.to.Renew(ctx, batch) },
+	return each(ctx, l, "renew", len(batch), func(ctx context.Context) []store.Renewed { return l.to.Renew(ctx, batch) },
 		func(err error) store.Renewed { return store.Renewed{Err: err} })
 }
 
 func (l *link) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	return each(l, "release", ctx, len(batch), func(ctx context.Context) []store.Ended { return l.to.Release(ctx, batch) },
+	return each(ctx, l, "release", len(batch), func(ctx context.Context) []store.Ended { return l.to.Release(ctx, batch) },
 		func(err error) store.Ended { return store.Ended{Err: err} })
 }
 
 func (l *link) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	return over(l, "leave", ctx, func(ctx context.Context) (store.Status, error) { return l.to.Leave(ctx, key, p, silent) })
+	return over(ctx, l, "leave", func(ctx context.Context) (store.Status, error) { return l.to.Leave(ctx, key, p, silent) })
 }
 
 func (l *link) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	return over(l, "transfer", ctx, func(ctx context.Context) (store.Grant, error) { return l.to.Transfer(ctx, from, to) })
+	return over(ctx, l, "transfer", func(ctx context.Context) (store.Grant, error) { return l.to.Transfer(ctx, from, to) })
 }
 
 func (l *link) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
-	return over(l, "undo", ctx, func(ctx context.Context) (bool, error) { return l.to.Undo(ctx, claim, from) })
+	return over(ctx, l, "undo", func(ctx context.Context) (bool, error) { return l.to.Undo(ctx, claim, from) })
 }
 
 func (l *link) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	return over(l, "look", ctx, func(ctx context.Context) ([]store.Status, error) {
+	return over(ctx, l, "look", func(ctx context.Context) ([]store.Status, error) {
 		all, err := l.to.Look(ctx, keys)
 		for i := range all {
 			if l.seen != nil {
@@ -145,7 +145,7 @@ func (l *link) Look(ctx context.Context, keys []string) ([]store.Status, error) 
 
 func (l *link) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
-		all, err := over(l, "list", ctx, func(ctx context.Context) (all []store.Status, err error) {
+		all, err := over(ctx, l, "list", func(ctx context.Context) (all []store.Status, err error) {
 			for s, err := range l.to.List(ctx, prefix) {
 				if err != nil {
 					return nil, err
@@ -167,24 +167,24 @@ func (l *link) List(ctx context.Context, prefix string) iter.Seq2[store.Status, 
 }
 
 func (l *link) BeginSession(ctx context.Context, s store.Session) (time.Duration, error) {
-	return over(l, "session", ctx, func(ctx context.Context) (time.Duration, error) { return l.to.BeginSession(ctx, s) })
+	return over(ctx, l, "session", func(ctx context.Context) (time.Duration, error) { return l.to.BeginSession(ctx, s) })
 }
 
 func (l *link) RenewSession(ctx context.Context, s store.Session) (store.SessionRenewed, error) {
-	return over(l, "session", ctx, func(ctx context.Context) (store.SessionRenewed, error) { return l.to.RenewSession(ctx, s) })
+	return over(ctx, l, "session", func(ctx context.Context) (store.SessionRenewed, error) { return l.to.RenewSession(ctx, s) })
 }
 
 func (l *link) EndSession(ctx context.Context, id string) error {
-	_, err := over(l, "session", ctx, func(ctx context.Context) (any, error) { return nil, l.to.EndSession(ctx, id) })
+	_, err := over(ctx, l, "session", func(ctx context.Context) (any, error) { return nil, l.to.EndSession(ctx, id) })
 	return err
 }
 
 func (l *link) Sweep(ctx context.Context) ([]string, error) {
-	return over(l, "sweep", ctx, l.to.Sweep)
+	return over(ctx, l, "sweep", l.to.Sweep)
 }
 
 func (l *link) Notify(ctx context.Context, all ...store.Notice) error {
-	_, err := over(l, "notify", ctx, func(ctx context.Context) (any, error) { return nil, l.to.Notify(ctx, all...) })
+	_, err := over(ctx, l, "notify", func(ctx context.Context) (any, error) { return nil, l.to.Notify(ctx, all...) })
 	return err
 }
 

@@ -35,20 +35,25 @@ type part struct {
 
 	// Protected by the run's mu.
 	granted bool
+	wanted  bool // another worker has begun to wait for it
 	ended   bool // told to stop, or its lease is lost
 }
 
 // follow carries out the plan as far as that is possible now: it asks for what is missing, and
-// gives up what belongs to others if they wait for it.
+// gives up what belongs to others if they wait for it. A lease tells of the first of those who wait,
+// in time and once; s tells of all, if who waits was read.
 func (r *run) follow(s *State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id := range s.Partitions {
-		mine := id < len(r.plan) && r.plan[id]
-		switch p := r.parts[id]; {
+	for id, mine := range r.plan {
+		p := r.parts[id]
+		switch {
 		case mine && p == nil:
 			r.begin(id)
-		case !mine && p != nil && (!p.granted || s.Partitions[id].Waits):
+		case p == nil:
+		case mine:
+			p.wanted = false // that one has read something old
+		case !p.granted || p.wanted || id < len(s.Partitions) && s.Partitions[id].Waits:
 			p.stop(ErrMoved)
 		}
 	}
@@ -164,16 +169,16 @@ func (r *run) prepared(p *part) bool {
 	}
 	pauses := backoff.New(pauseLeast, pauseMost)
 	for failures := 1; p.ctx.Err() == nil; failures++ {
-		err, answer := error(nil), make(chan error, 1)
-		go func() { answer <- r.prepare(p.ctx, p.Partition) }() // awaited below, but for one that hangs
+		var err error
+		returned := make(chan struct{})
+		go func() { // awaited below, but for one that hangs
+			defer close(returned)
+			err = r.prepare(p.ctx, p.Partition)
+		}()
 		select {
-		case err = <-answer:
+		case <-returned:
 		case <-p.ctx.Done():
-			select {
-			case <-answer:
-			case <-time.After(r.grace):
-				r.hung(p)
-			}
+			r.await(p, returned)
 			return false
 		}
 		switch {
@@ -199,7 +204,10 @@ func (r *run) hold(p *part) {
 		r.repeat(ctx, p)
 	}()
 	select {
-	case <-p.lease.Wanted(): // it stays closed, so later waiters are seen by looks
+	case <-p.lease.Wanted(): // it stays closed
+		r.mu.Lock()
+		p.wanted = true
+		r.mu.Unlock()
 		r.hint()
 		<-ctx.Done()
 	case <-ctx.Done():
@@ -207,11 +215,7 @@ func (r *run) hold(p *part) {
 	r.mu.Lock()
 	p.ended = true
 	r.mu.Unlock()
-	select {
-	case <-returned:
-	case <-time.After(r.grace):
-		r.hung(p)
-	}
+	r.await(p, returned)
 	r.warnOf(p.lease.Release())
 }
 
@@ -239,8 +243,12 @@ func (r *run) repeat(ctx context.Context, p *part) {
 	returned = true
 }
 
-// hung ends Run because a function did not return.
-func (r *run) hung(p *part) {
-	r.logger.Error("assign: a function did not return; its partition is given up, and this worker ends", "name", r.name, "partition", p.ID)
-	r.fail(fmt.Errorf("%w: %d", ErrHung, p.ID))
+// await waits for a function whose context has ended. If it hangs, Run ends.
+func (r *run) await(p *part, returned <-chan struct{}) {
+	select {
+	case <-returned:
+	case <-time.After(r.grace):
+		r.logger.Error("assign: a function did not return; its partition is given up, and this worker ends", "name", r.name, "partition", p.ID)
+		r.fail(fmt.Errorf("%w: %d", ErrHung, p.ID))
+	}
 }

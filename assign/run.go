@@ -19,7 +19,8 @@ import (
 const Topic = "assign"
 
 const (
-	atOnce       = 16                    // partitions that a worker asks for at the same time
+	atOnce       = 4                     // partitions that a worker asks for at the same time
+	breath       = 20 * time.Millisecond // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
 	lookAgain    = time.Second           // until the plan is carried out, and without a feed
 	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
 	readTime     = 10 * time.Second      // the bound of a read
@@ -103,6 +104,7 @@ type run struct {
 	plan    []bool
 	planned State // what the plan was made from
 	calm    bool  // how it was made
+	listed  time.Time
 
 	mu    sync.Mutex    // protects what follows; never held across a call
 	parts map[int]*part // by partition: those that are asked for, worked on or given back
@@ -217,7 +219,8 @@ func (r *run) serve(ctx context.Context, seat *mongolock.Lease) outcome {
 			}
 			wait = pauses.Next()
 		}
-		timer := time.NewTimer(wait)
+		backoff.Sleep(ctx, backoff.Jitter(breath))
+		timer := time.NewTimer(wait - breath)
 		select {
 		case <-r.news:
 		case <-timer.C:
@@ -228,8 +231,9 @@ func (r *run) serve(ctx context.Context, seat *mongolock.Lease) outcome {
 	}
 }
 
-// look reads who works. If that has changed, or the plan is not carried out yet, it also reads who
-// has what, and goes on with the plan that follows. It returns the time until the next look.
+// look reads who works, and goes on with the plan. If the workers have changed it also reads who has
+// what, and makes another plan; and so it does now and then until the plan is carried out. It returns
+// the time until the next look.
 func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -245,50 +249,65 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 	}
 	settling := s.settling(r.settle)
 	calm := settling > 0
-	if !s.same(&r.planned) || calm != r.calm || !r.carriedOut() {
-		if err := s.readParts(ctx, r.client, r.name); err != nil {
+	again := !s.same(&r.planned) || calm != r.calm
+	if again || !r.carriedOut() && r.listIsOld() {
+		if err := r.list(ctx, &s); err != nil {
 			return 0, err
 		}
 		r.plan, r.planned, r.calm = s.plan(r.id, calm), s, calm
-		r.follow(&s)
+	} else {
+		s.Partitions = nil // nothing is known of who waits
 	}
+	r.follow(&s)
 	next = s.nextLook()
 	if calm {
 		next = min(next, settling)
 	}
 	if !r.feed.Live() || !r.carriedOut() {
-		next = min(next, lookAgain)
+		next = min(next, backoff.Jitter(lookAgain))
 	}
 	return next, nil
+}
+
+// listIsOld reports whether it is time to read again who has what.
+func (r *run) listIsOld() bool { return time.Since(r.listed) >= lookAgain/2 }
+
+func (r *run) list(ctx context.Context, s *State) error {
+	r.listed = time.Now()
+	return s.readParts(ctx, r.client, r.name)
 }
 
 // leave hands over all partitions, for as long as Drain says, and stops the rest.
 func (r *run) leave(seat *mongolock.Lease) {
 	r.release(seat) // first, so that the others plan without this worker
-	r.plan = nil
+	r.plan = make([]bool, r.n)
 	limit := time.NewTimer(r.drain)
 	defer limit.Stop()
 	for r.drain > 0 && r.withdraw() > 0 {
 		ctx, cancel := context.WithTimeout(r.base, readTime)
 		s, err := readSeats(ctx, r.client, r.name)
 		alone := err == nil && len(s.Workers) == 0
-		if err == nil && !alone {
-			if err = s.readParts(ctx, r.client, r.name); err == nil {
-				r.follow(&s)
-			}
+		if err == nil && !alone && r.listIsOld() {
+			err = r.list(ctx, &s)
+		} else {
+			s.Partitions = nil
 		}
 		cancel()
+		if err == nil {
+			r.follow(&s)
+		}
+		if alone {
+			break
+		}
+		backoff.Sleep(r.base, breath)
 		again := time.NewTimer(lookAgain)
 		select {
 		case <-r.news:
 		case <-again.C:
 		case <-limit.C:
-			alone = true
+			r.stop(ErrStopped)
 		}
 		again.Stop()
-		if alone {
-			break
-		}
 	}
 	r.stop(ErrStopped)
 }

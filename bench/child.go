@@ -23,6 +23,7 @@ var roles = map[string]func(l *lab, hear *bufio.Scanner){
 	"waiter":   runWaiter,
 	"crowd":    runCrowd,
 	"sessions": runSessions,
+	"shares":   runShares,
 }
 
 // runChild is the main function of a child. It ends when its parent closes its input.

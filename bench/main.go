@@ -8,6 +8,7 @@
 //	pairs.go      what one process does with free keys, kept keys and shared keys
 //	processes.go  handoffs between two processes, and what many waiters cost
 //	leaders.go    how long nobody leads in a rolling deploy
+//	partitions.go how long a partition is without work in a rolling deploy, and after a kill
 //	sessions.go   many leases held by sessions, and what is left after a crash
 //	documents.go  claims and changes of documents
 //	trees.go      path locks on a tree with many, and a list of many locks
@@ -89,6 +90,7 @@ var parts = []part{
 	{"handoffs in a process", true, localHandOver},
 	{"handoffs between processes", true, handOver},
 	{"rolling deploys", false, rollingDeploys},
+	{"shared work", false, sharedWork},
 	{"shared keys", false, sharing},
 	{"a list", false, listing},
 	{"trees", false, trees},

@@ -4,6 +4,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -35,17 +36,16 @@ func main() {
 	locks, err := mongolock.New(conn.Database("mongolock").Collection("locks"), mongolock.WithSession())
 	check(err)
 	check(assign.Run(ctx, locks, "messages", 64, func(ctx context.Context, p assign.Partition) error {
-		oldest := options.FindOne().SetSort(bson.M{"_id": 1})
 		for { // the driver's calls fail when ctx ends: this process stops, or the partition goes to another one
 			var m message
-			err := messages.FindOne(ctx, bson.M{"state": "new", "partition": p.ID}, oldest).Decode(&m)
+			err := messages.FindOne(ctx, bson.M{"state": "new", "partition": p.ID}, options.FindOne().SetSort(bson.M{"_id": 1})).Decode(&m)
 			if err == nil { // the next one is not sent before: a message may come twice, and never too early
 				fmt.Printf("to %s: %s\n", m.Customer, m.Text)
 				_, err = messages.UpdateByID(ctx, m.ID, bson.M{"$set": bson.M{"state": "sent"}})
 			} else {
-				time.Sleep(100 * time.Millisecond)
+				<-time.After(100 * time.Millisecond)
 			}
-			if err != nil && err != mongo.ErrNoDocuments {
+			if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
 				return err // Run calls this function again after a pause
 			}
 		}
