@@ -144,13 +144,15 @@ func TestWhatRunsPrintIsRead(t *testing.T) {
 			"    simulation_test.go:235: seeds=10 commands=100 events=7 local=2 hours=1 slow=1\nsum seeds=10 commands=100 hours=1\n": {
 			Server: "none: servers in memory, in virtual time", Seeds: "40", Faults: "10", Violations: "0", Shows: []string{"1000 commands in 4 simulated hours"},
 		},
-		"    simulation_test.go:177: seed 7: two live leases, at 1s: \"k\"\n": {Server: "none: servers in memory, in virtual time", Violations: "1"},
+		"    simulation_test.go:236: simulation_test.go:177: seed 7: two live leases, at 1s: \"k\"\n": {
+			Server: "none: servers in memory, in virtual time", Violations: "1", Shows: []string{"seed 7: two live leases"},
+		},
 		"devmongo: using secantus, which cannot\n    chaos_linux_test.go:50: 1m0s: 412 grants, map[exclusively:80 with a permit:3], 9000 events, faults map[command lost:3 link cut:2]\n": {
 			Server: "SecantusDB, one member", Grants: "412", Faults: "2 kinds", Violations: "0", Shows: []string{"9000 events"},
 		},
 		"devmongo: using mongod\n    set_linux_test.go:70: 1m0s: 41 grants, map[], 900 events\n    set_linux_test.go:72:    1 × link cut\n    set_linux_test.go:72:    2 × elections\n" +
 			"    set_linux_test.go:80: no margin, at 2s: x\n": {
-			Server: "mongod, a set", Grants: "41", Faults: "2 kinds", Violations: "1", Shows: []string{"900 events"},
+			Server: "mongod, a set", Grants: "41", Faults: "2 kinds", Violations: "1", Shows: []string{"900 events", "no margin"},
 		},
 		"ok     Lock 1 s\n12 passed, 0 failed\nin 3m\n": {Server: "none: the specification", Violations: "0", Shows: []string{"12 checks passed, 0 failed"}},
 	} {

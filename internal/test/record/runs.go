@@ -72,7 +72,7 @@ var (
 	stormed   = regexp.MustCompile(`: (\d+) grants, .*?(\d+) events(?:, faults map\[(.*)\])?`)
 	modelled  = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed$`)
 	using     = regexp.MustCompile(`devmongo: using (\w+)`)
-	aViolated = regexp.MustCompile(`(?m)^ +(?:simulation|chaos_linux|set_linux)_test\.go:\d+: (?:seed \d+: )?[a-z ]+, at `)
+	violated  = regexp.MustCompile(`(?m)^ +(?:\w+_test\.go:\d+: )+((?:seed \d+: )?[a-z ]+), at `)
 	printedBy = regexp.MustCompile(`(?m)^ +\w+\.go:\d+: `)
 )
 
@@ -120,7 +120,11 @@ func (done *run) read(out string) {
 		done.Server = "none: the specification"
 		done.Shows = append(done.Shows, fmt.Sprintf("%s checks passed, %s failed", m[1], m[2]))
 	}
-	done.Violations = strconv.Itoa(len(aViolated.FindAllString(out, -1)))
+	violations := violated.FindAllStringSubmatch(out, -1)
+	if len(violations) > 0 {
+		done.Shows = append(done.Shows, violations[0][1])
+	}
+	done.Violations = strconv.Itoa(len(violations))
 }
 
 func lines(text string) func(func(string) bool) {
