@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	histories = flag.Int("assign.histories", 1000, "how many histories to try")
+	histories = flag.Int("assign.histories", 1000, "how many histories to try; by default fewer under the race detector")
 	firstSeed = flag.Uint64("assign.first", 1, "the seed of the first one")
 )
 

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -137,7 +138,7 @@ func (r *run) ask(p *part) bool {
 	if !r.prepared(p) {
 		return false
 	}
-	opts := []mongolock.AcquireOption{mongolock.Yielding(), mongolock.Note(fmt.Sprintf(partNote, r.id))}
+	opts := []mongolock.AcquireOption{mongolock.Yielding(), mongolock.Note(fmt.Sprintf(partNote, r.id, p.N))}
 	if r.maxStall > 0 {
 		opts = append(opts, mongolock.MaxStall(r.maxStall))
 	}
@@ -156,6 +157,8 @@ func (r *run) ask(p *part) bool {
 		case !passing(err):
 			r.fail(err)
 			return false
+		case errors.Is(err, mongolock.ErrHeld): // the client's MaxWait is over
+			continue
 		}
 		r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
 		backoff.Sleep(p.ctx, pauses.Next())

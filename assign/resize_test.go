@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,4 +130,52 @@ func TestAProcessWithTheOldNumberIsRefusedDuringAResize(t *testing.T) {
 		f.bury(b)
 		f.stop(a)
 	})
+}
+
+// Partition 7 of 16 is not partition 7 of 32: no work with one number may go on beside the other's.
+func TestWorkWithTheOldNumberIsOverBeforeThatWithTheNewOneBegins(t *testing.T) {
+	for _, by := range []string{"a new fleet", "Resize"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memstore.New(), 16)
+			var mu sync.Mutex
+			busy := map[int]int{} // by the number of partitions, how many are worked on
+			work := func(ctx context.Context, p assign.Partition) error {
+				mu.Lock()
+				busy[p.N]++
+				assert.False(t, busy[16] > 0 && busy[32] > 0, by)
+				mu.Unlock()
+				<-ctx.Done()
+				time.Sleep(3 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				busy[p.N]--
+				return ctx.Err()
+			}
+			a, b, c := f.startWith("a", work), f.startWith("b", work), f.startWith("c", work)
+			time.Sleep(10 * time.Second)
+			var more []*process
+			a.cancel() // it drains
+			if by == "Resize" {
+				time.Sleep(time.Second)
+				require.NoError(t, assign.Resize(t.Context(), b.client, name, 32))
+				more = []*process{b, c}
+			} else {
+				b.cancel()
+				c.cancel()
+				time.Sleep(100 * time.Millisecond)
+				f.n = 32
+				more = []*process{f.startWith("d", work)}
+			}
+			time.Sleep(20 * time.Second)
+			mu.Lock()
+			assert.Equal(t, map[int]int{16: 0, 32: 32}, busy, by)
+			mu.Unlock()
+			f.stop(more...)
+			for _, p := range []*process{a, b, c} {
+				if !slices.Contains(more, p) {
+					f.stop(p)
+				}
+			}
+		})
+	}
 }

@@ -254,6 +254,9 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 		if err := r.list(ctx, &s); err != nil {
 			return 0, err
 		}
+		if s.others { // of workers that drain: what they work on is not one of these partitions
+			return resizePause, nil
+		}
 		r.plan, r.planned, r.calm = s.plan(r.id, calm), s, calm
 	} else {
 		s.Partitions = nil // nothing is known of who waits
@@ -286,7 +289,7 @@ func (r *run) leave(seat *mongolock.Lease) {
 	for r.drain > 0 && r.withdraw() > 0 {
 		ctx, cancel := context.WithTimeout(r.base, readTime)
 		s, err := readSeats(ctx, r.client, r.name)
-		alone := err == nil && len(s.Workers) == 0
+		alone := err == nil && (len(s.Workers) == 0 || s.resizing || len(s.Partitions) != r.n) // there is no worker to hand them to
 		if err == nil && !alone && r.listIsOld() {
 			err = r.list(ctx, &s)
 		} else {

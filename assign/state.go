@@ -19,7 +19,7 @@ const (
 	maxName    = 1000
 	maxParts   = 10_000 // permits that a key can have
 	seatNote   = "worker %s of weight %d"
-	partNote   = "worker %s"
+	partNote   = "worker %s of %d partitions"
 	resizeNote = "resize to %d partitions"
 )
 
@@ -32,6 +32,7 @@ type State struct {
 
 	resizing bool // a Resize waits for the seats, or has them
 	resized  int  // what it changes the number to, if that is known
+	others   bool // partitions of another number are worked on still
 }
 
 // A Worker is one call of Run, in any process.
@@ -126,16 +127,21 @@ func (s *State) readParts(ctx context.Context, client *mongolock.Client, name st
 		}
 		number := status.Key[len(name)+1:]
 		id, err := strconv.Atoi(number)
-		if err != nil || len(number) != digits || id < 0 || id >= len(s.Partitions) {
+		if err != nil || len(number) != digits || id < 0 {
 			continue
 		}
 		p := Part{Waits: len(status.Waiting("", "")) > 0}
 		for _, h := range status.Holders {
 			if status.Live(h) {
-				p.Owner, p.Since, p.Worker = h.Owner, h.Since, strings.TrimPrefix(h.Note, strings.TrimSuffix(partNote, "%s"))
+				of := 0
+				_, _ = fmt.Sscanf(h.Note, partNote, &p.Worker, &of) // otherwise it is held by hand
+				p.Owner, p.Since = h.Owner, h.Since
+				s.others = s.others || of > 0 && of != len(s.Partitions)
 			}
 		}
-		s.Partitions[id] = p
+		if id < len(s.Partitions) {
+			s.Partitions[id] = p
+		}
 	}
 	return nil
 }
