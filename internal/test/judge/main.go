@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,7 +69,7 @@ func run(files, knossos []string, object bool) error {
 
 // ask runs Knossos, and compares its verdicts.
 func ask(knossos, files []string, verdicts map[string]bool) error {
-	args := append(knossos[1:len(knossos):len(knossos)], "--model", "mutex")
+	args := slices.Concat(knossos[1:], []string{"--model", "mutex"})
 	for _, file := range files {
 		path, err := filepath.Abs(file)
 		if err != nil {
@@ -105,7 +106,7 @@ func read(file string) (ops []porcupine.Operation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()           //nolint:errcheck // it is only read
+	defer f.Close()
 	under := map[string]int{} // by process: the operation that has not ended
 	lines := bufio.NewScanner(f)
 	for at := int64(1); lines.Scan(); at++ {

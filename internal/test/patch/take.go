@@ -80,6 +80,7 @@ func restore(root string, p Patch) error {
 	return nil
 }
 
+// Git runs git in the repository, and returns what it prints.
 func Git(root string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr

@@ -87,13 +87,17 @@ type moment struct {
 
 func load(root string) (*record, error) {
 	r := &record{root: root}
-	return r, errors.Join(
+	var elsewhere []serverRun
+	err := errors.Join(
 		read(filepath.Join(root, here, "runs.json"), &r.runs),
 		read(filepath.Join(root, here, "faults.json"), &r.faults),
 		read(filepath.Join(root, here, "controls.json"), &r.searches),
 		read(filepath.Join(root, here, "reproduced.json"), &r.reproduced),
 		read(filepath.Join(root, "docs", "servers.json"), &r.servers),
+		read(filepath.Join(root, here, "elsewhere.json"), &elsewhere),
 	)
+	r.servers = append(r.servers, elsewhere...)
+	return r, err
 }
 
 func read(file string, to any) error {

@@ -42,7 +42,7 @@ func (r *record) drawRuns(b *strings.Builder) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s, %s | %s | %s | %s | %s | %s | %s | %s | `%s` |\n", e.Commit, e.On, e.What, e.Go, e.Driver, e.Server,
 			e.Took, or(e.Seeds), or(e.Grants), or(e.Faults), e.Violations, result(e.OK, e.Shows), e.Command)
 	}
-	fmt.Fprint(b, "\nOn servers, from [servers.json](../servers.json). What was recorded elsewhere has its source:\n\n",
+	fmt.Fprint(b, "\nOn servers, from [servers.json](../servers.json) and beside it. What was recorded elsewhere has its source:\n\n",
 		"| server | date | what | result | command |\n|---|---|---|---|---|\n")
 	var sources []string
 	for _, s := range r.servers {
