@@ -34,7 +34,10 @@ type part struct {
 	ctx context.Context
 	end context.CancelCauseFunc
 
+	free chan struct{} // closed once no worker has it: then nothing waits for the work of another
+
 	// Protected by the run's mu.
+	isFree  bool // free is closed
 	granted bool
 	wanted  bool // another worker has begun to wait for it
 	ended   bool // told to stop, or its lease is lost
@@ -48,9 +51,14 @@ func (r *run) follow(s *State) {
 	defer r.mu.Unlock()
 	for id, mine := range r.plan {
 		p := r.parts[id]
+		if mine && p == nil {
+			p = r.begin(id)
+		}
+		if mine && !p.isFree && id < len(s.Partitions) && s.Partitions[id].Worker == "" {
+			p.isFree = true
+			close(p.free)
+		}
 		switch {
-		case mine && p == nil:
-			r.begin(id)
 		case p == nil:
 		case mine:
 			p.wanted = false // that one has read something old
@@ -109,8 +117,8 @@ func (p *part) stop(cause error) {
 }
 
 // begin asks for a partition. The run's mu is held.
-func (r *run) begin(id int) {
-	p := &part{Partition: Partition{ID: id, N: r.n}}
+func (r *run) begin(id int) *part {
+	p := &part{Partition: Partition{ID: id, N: r.n}, free: make(chan struct{})}
 	p.ctx, p.end = context.WithCancelCause(r.base)
 	r.parts[id] = p
 	r.work.Go(func() {
@@ -125,16 +133,23 @@ func (r *run) begin(id int) {
 			r.hold(p)
 		}
 	})
+	return p
 }
 
 // ask waits for the partition. It returns false if that is not to be worked on after all.
 func (r *run) ask(p *part) bool {
-	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
-	case <-p.ctx.Done():
-		return false
+	slots, free := r.asking, p.free
+	for entered := false; !entered; {
+		select {
+		case slots <- struct{}{}:
+			entered = true
+		case <-free:
+			slots, free = r.taking, nil
+		case <-p.ctx.Done():
+			return false
+		}
 	}
+	defer func() { <-slots }()
 	if !r.prepared(p) {
 		return false
 	}

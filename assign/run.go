@@ -19,7 +19,8 @@ import (
 const Topic = "assign"
 
 const (
-	atOnce       = 4                     // partitions that a worker asks for at the same time
+	atOnce       = 4                     // partitions that a worker asks for at the same time while others work on them
+	freeAtOnce   = 16                    // and those that are free
 	breath       = 20 * time.Millisecond // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
 	lookAgain    = time.Second           // until the plan is carried out, and without a feed
 	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
@@ -70,7 +71,7 @@ func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn F
 	r := &run{
 		config: conf, client: client, name: name, id: rand.Text()[:12], n: n, fn: fn, base: base,
 		news:   make(chan struct{}, 1),
-		asking: make(chan struct{}, atOnce), parts: make(map[int]*part),
+		asking: make(chan struct{}, atOnce), taking: make(chan struct{}, freeAtOnce), parts: make(map[int]*part),
 	}
 	r.feed = follow.New(base, client.Feed(), store.Audience{Topics: []string{Topic}}, func(n store.Notice) {
 		if n == (store.Notice{}) || n.Topic == Topic && n.Key == name {
@@ -95,7 +96,8 @@ type run struct {
 	fn     Func
 	base   context.Context // of the work: it does not end with Run's
 	news   chan struct{}   // asks for a look
-	asking chan struct{}   // has an element for each partition that is asked for
+	asking chan struct{}   // has an element for each partition that is asked for while another works on it
+	taking chan struct{}   // and for each that was free
 	work   sync.WaitGroup  // of parts
 
 	// These belong to the goroutine of Run.
