@@ -20,7 +20,7 @@ const Topic = "assign"
 
 const (
 	atOnce       = 4                     // partitions that a worker asks for at the same time while others work on them
-	freeAtOnce   = 16                    // and those that are free
+	freeAtOnce   = 8                     // and those that are free
 	breath       = 20 * time.Millisecond // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
 	lookAgain    = time.Second           // until the plan is carried out, and without a feed
 	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
