@@ -308,7 +308,8 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 		c.logger.Debug("mongolock: a waiter's place was not given up yet", "key", key, "error", err)
 		return err
 	}
-	c.tellOf(&s)
+	waiting := s.Waiting("", "")
+	c.watch.Announce(notices(store.KindOffered, key, waiting[:s.Offered(waiting)])...) // nobody had the key: the one behind is not told
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.saw(&s)

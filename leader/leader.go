@@ -178,15 +178,19 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 			recall(context.Cause(ctx))
 		})()
 	}
-	if c.ranked {
-		go c.makeRoom(parent, lease, recall)
-	}
 	over := make(chan struct{})
-	var notices sync.WaitGroup
+	var notices, watch sync.WaitGroup
+	looking, stopLooking := context.WithCancel(parent)
+	defer stopLooking()
+	if c.ranked {
+		watch.Go(func() { c.makeRoom(looking, lease, recall) })
+	}
 	c.mu.Lock()
 	c.lease, c.recall, c.over = lease, recall, over
 	c.mu.Unlock()
 	defer func() {
+		stopLooking()
+		watch.Wait()
 		c.mu.Lock()
 		c.lease, c.recall, c.over = nil, nil, nil
 		c.mu.Unlock()
@@ -204,7 +208,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 	err = c.lead(parent, lease, fn)
 	switch {
 	case ctx.Err() != nil:
-		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) || c.await > 0 && errors.Is(err, context.Canceled) {
+		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) || errors.Is(err, ErrResigned) || c.await > 0 && errors.Is(err, context.Canceled) {
 			err = nil // fn stopped because it was told to
 		}
 		return false, err
@@ -305,7 +309,7 @@ func (c *Candidate) successor(lease *mongolock.Lease) {
 	}
 }
 
-// lookForHigher is between two looks for a candidate of a higher priority, while one waits.
+// lookForHigher is between two looks for a candidate of a higher priority, once anybody has waited.
 const lookForHigher = 5 * time.Second
 
 // makeRoom ends the term once a candidate of a higher priority waits.
@@ -315,7 +319,10 @@ func (c *Candidate) makeRoom(term context.Context, lease *mongolock.Lease, recal
 	case <-term.Done():
 		return
 	}
-	higher := func(p store.Place) bool { return p.Priority() > c.rank }
+	higher := func(p store.Place) bool {
+		mode, _ := p.Mode()
+		return mode == store.Exclusive && p.Priority() > c.rank
+	}
 	for {
 		status, err := c.locker.(inspector).Inspect(term, c.key)
 		if err == nil && slices.ContainsFunc(status.Waiting("", ""), higher) {

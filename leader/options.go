@@ -74,11 +74,15 @@ func AwaitSuccessor(limit time.Duration) Option {
 }
 
 // Priority makes this process stand before candidates of a lower priority, from 0 to 9. A leader of a
-// lower one resigns for it, within some seconds. Give it to all candidates: a leader without it
-// resigns for none. The Locker must be a client, or have its Inspect.
+// lower one resigns for it when it learns of it: within some seconds, or by its next renewal if the
+// client hears no wake-ups. Give it to all candidates: a leader without it resigns for none. Of one
+// client only one candidate stands for a key. The Locker must be a client, or have its Inspect.
 func Priority(n int) Option {
 	return option(func(c *config) error {
-		c.ranked, c.rank = true, n
+		if n < 0 || n > store.PriorityMost {
+			return fmt.Errorf("leader: Priority(%d): must be between 0 and %d", n, store.PriorityMost)
+		}
+		c.ranked = true
 		c.acquire = append(c.acquire, mongolock.Priority(n), mongolock.Yielding())
 		return nil
 	})
@@ -108,6 +112,7 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 		err = fmt.Errorf("leader: With(OneOf(%d)): several processes would lead at the same time", terms.Limit)
 	}
 	errs = append(errs, err)
+	c.rank = terms.Priority
 	if terms.MinHold > 0 {
 		errs = append(errs, fmt.Errorf("leader: With(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
 	}

@@ -115,6 +115,8 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 		err = fmt.Errorf("once: With(MinHold(%v)): the others would wait for nothing", terms.MinHold)
 	case terms.Linger > 0:
 		err = fmt.Errorf("once: With(Linger(%v)): the function does not run again", terms.Linger)
+	case terms.Priority > 0:
+		err = fmt.Errorf("once: With(Priority(%d)): who waits stands in no line", terms.Priority)
 	}
 	if err != nil {
 		c.lease = nil // doclock would say it once more

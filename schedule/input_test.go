@@ -46,6 +46,9 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"With(MinHold(1s)): a due time is claimed once": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.MinHold(time.Second)))
 		},
+		"With(Priority(1)): a claim does not wait": func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.Priority(1)))
+		},
 		"With(Linger(1s)): no due time is claimed a second time": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.Linger(time.Second)))
 		},

@@ -119,6 +119,8 @@ func With(opts ...mongolock.AcquireOption) JobOption {
 			return fmt.Errorf("schedule: With(Linger(%v)): no due time is claimed a second time", terms.Linger)
 		case terms.MaxWait > 0:
 			return fmt.Errorf("schedule: With(MaxWait(%v)): a claim does not wait", terms.MaxWait)
+		case terms.Priority > 0:
+			return fmt.Errorf("schedule: With(Priority(%d)): a claim does not wait", terms.Priority)
 		}
 		return nil
 	})

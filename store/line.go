@@ -29,7 +29,10 @@ func NewPlace(m Mode, limit int, address string) Place {
 	return Place(mark + ":" + address + ":" + rand.Text()[:10])
 }
 
-// Before returns the place with a priority from 0 to 9. One of a higher priority joins a line before
+// PriorityMost is the highest priority.
+const PriorityMost = 9
+
+// Before returns the place with a priority from 0 to PriorityMost. One of a higher priority joins a line before
 // those of lower ones.
 func (p Place) Before(priority int) Place {
 	if priority == 0 {
@@ -40,21 +43,23 @@ func (p Place) Before(priority int) Place {
 
 // Priority returns the priority of a place, 0 if it says none.
 func (p Place) Priority() int {
-	last := strings.LastIndexByte(string(p), ':')
-	if n, err := strconv.Atoi(string(p[last+1:])); err == nil && strings.Count(string(p), ":") == 3 {
+	if strings.Count(string(p), ":") != 3 {
+		return 0
+	}
+	if n, err := strconv.Atoi(string(p[strings.LastIndexByte(string(p), ':')+1:])); err == nil && n > 0 && n <= PriorityMost {
 		return n
 	}
 	return 0
 }
 
-// Joins returns at which index of a line a place joins it: behind those of its priority.
-func (p Place) Joins(line []Waiter) (n int) {
-	if n = len(line); p.Priority() > 0 {
-		for n > 0 && line[n-1].Place.Priority() < p.Priority() {
-			n--
+// Joins returns at which index of a line a place joins it: before the first of a lower priority.
+func (p Place) Joins(line []Waiter) int {
+	for i, w := range line {
+		if w.Place.Priority() < p.Priority() {
+			return i
 		}
 	}
-	return n
+	return len(line)
 }
 
 // Mode returns the mode of the claim that waits, and its limit. The mode is empty for a place

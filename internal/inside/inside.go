@@ -60,6 +60,8 @@ type Terms struct {
 	Linger  time.Duration
 	MaxWait time.Duration
 	Logger  *slog.Logger // the client's
+
+	Priority int
 }
 
 // TermsOf returns what a mongolock.Locker asks for when it acquires key with options,

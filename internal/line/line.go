@@ -127,16 +127,19 @@ func (v *View) Recovered(at monotonic.Moment) {
 
 // HeardOffer takes in a notice that it is our turn.
 func (v *View) HeardOffer(now monotonic.Moment) {
-	v.turn, v.told, v.tries = true, now, 0
+	v.turn, v.told, v.tries, v.next = true, now, 0, 0
 }
 
 // WasOffered takes in such a notice that came before the waiter did: the release that it tells of
 // may be under way.
 func (v *View) WasOffered(at monotonic.Moment) { v.told = at }
 
-// HeardNext takes in a notice that the key is offered to those before us.
+// HeardNext takes in a notice that the key is offered to those before us. If it was before, somebody
+// had it meanwhile.
 func (v *View) HeardNext(now monotonic.Moment) {
-	v.next = now
+	if v.next = now; v.first != "" {
+		v.since, v.askAt = now, v.keep
+	}
 	v.askAt = min(v.askAt, now.Add(Grace))
 }
 

@@ -17,7 +17,7 @@ var brokenLines = []broken{
 	{"JoinsAtTheFront", func() store.Store { return joinsAtTheFront{newSound()} },
 		[]string{"ARefusedClaimJoinsTheLineAtItsEnd"}},
 	{"PriorityJoinsAtTheEnd", func() store.Store { return priorityJoinsAtTheEnd{newSound()} },
-		[]string{"APlaceOfAHigherPriorityJoinsBeforeLowerOnes"}},
+		[]string{"APlaceOfAHigherPriorityJoinsBeforeLowerOnes", "AllThatJoinAtOnceStandByPriority"}},
 	{"AskingAgainCostsThePlace", func() store.Store { return askingAgainCostsThePlace{newSound()} },
 		[]string{"AWaiterThatAsksAgainKeepsItsPlace"}},
 	{"AskingAgainIsNotSeen", func() store.Store { return askingAgainIsNotSeen{newSound()} },

@@ -12,6 +12,7 @@ import (
 var lineClaims = []claim{
 	{"ARefusedClaimJoinsTheLineAtItsEnd", aRefusedClaimJoinsTheLineAtItsEnd},
 	{"APlaceOfAHigherPriorityJoinsBeforeLowerOnes", aPlaceOfAHigherPriorityJoinsBeforeLowerOnes},
+	{"AllThatJoinAtOnceStandByPriority", allThatJoinAtOnceStandByPriority},
 	{"AWaiterThatAsksAgainKeepsItsPlace", aWaiterThatAsksAgainKeepsItsPlace},
 	{"AllThatJoinAtOnceStandInLine", allThatJoinAtOnceStandInLine},
 	{"AFullLineTakesNoFurtherPlace", aFullLineTakesNoFurtherPlace},
@@ -133,6 +134,23 @@ func aPlaceOfAHigherPriorityJoinsBeforeLowerOnes(e *env) {
 			}
 		}
 		e.release(e.granted(e.anew(first)).Ref)
+	}
+}
+
+func allThatJoinAtOnceStandByPriority(e *env) {
+	for range e.rounds(20, 2) {
+		h := e.hold(e.key("awaited"), long)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			c := e.placed(e.claim(h.Key, long))
+			c.Place = c.Place.Before(i % 4)
+			wg.Go(func() { e.waits(c) })
+		}
+		wg.Wait()
+		line := e.look(h.Key).Line
+		if len(line) != 10 || !slices.IsSortedFunc(line, func(a, b store.Waiter) int { return b.Place.Priority() - a.Place.Priority() }) {
+			e.Errorf("ten joined at once, of priorities 0 to 3, and the line is %v", line)
+		}
 	}
 }
 

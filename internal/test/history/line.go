@@ -344,8 +344,8 @@ func (q *queue) moveUp(place string, at time.Duration) {
 	p := q.line[i]
 	p.moved = at
 	q.line = slices.Delete(q.line, i, i+1)
-	for i > 0 && priorityOf(q.line[i-1].place) < priorityOf(place) {
-		i--
+	if lower := slices.IndexFunc(q.line[:i], func(o *standing) bool { return priorityOf(o.place) < priorityOf(place) }); lower >= 0 {
+		i = lower
 	}
 	q.line = slices.Insert(q.line, i, p)
 }
