@@ -309,7 +309,12 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 		return err
 	}
 	waiting := s.Waiting("", "")
-	c.watch.Announce(notices(store.KindOffered, key, waiting[:s.Offered(waiting)])...) // nobody had the key: the one behind is not told
+	n := s.Offered(waiting)
+	told := notices(store.KindOffered, key, waiting[:n])
+	if n > 0 && n < len(waiting) { // it looks at once: it would take KindNext for a release
+		told = append(told, notices(store.KindMoved, key, waiting[n:n+1])...)
+	}
+	c.watch.Announce(told...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.saw(&s)
