@@ -12,12 +12,17 @@ import (
 const (
 	resizePause = 100 * time.Millisecond // between two looks while the number changes
 	resizeMost  = 5 * time.Second        // that Resize waits for workers to come again
+
+	// A Resize that waits says so every ten seconds at least. One that died must not stop the work for
+	// as long as its place counts.
+	resizeSeen = 15 * time.Second
 )
 
 // Resize changes the number of partitions of the workers that run: all stop, then they start again,
 // and Partition.N tells the work the new number. It returns when all have stopped and most wait to
 // start. If no worker runs, it changes nothing. Processes that start later have to be given the new
-// number, so call Resize before they are deployed.
+// number, so call Resize before they are deployed. Call it on a client that runs no worker of the
+// name, and while no worker is cut off from the database: that one would know the old number only.
 func Resize(ctx context.Context, client *mongolock.Client, name string, n int) error {
 	if err := usable("Resize", client, name); err != nil {
 		return err
@@ -25,6 +30,11 @@ func Resize(ctx context.Context, client *mongolock.Client, name string, n int) e
 	if err := usableSize("Resize", n); err != nil {
 		return err
 	}
+	one, err := client.Acquire(ctx, name+"/resize") // one after the other
+	if err != nil {
+		return fmt.Errorf("assign: resize %q: %w", name, err)
+	}
+	defer func() { _ = one.Release() }()
 	before, err := readSeats(ctx, client, name)
 	if err != nil {
 		return fmt.Errorf("assign: resize %q: %w", name, err)

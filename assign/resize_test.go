@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -178,4 +180,61 @@ func TestWorkWithTheOldNumberIsOverBeforeThatWithTheNewOneBegins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While Resize waits for the seats, a process with the old number must not stand in line behind it.
+func TestAProcessWithTheOldNumberThatStartsWhileAResizeWaitsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		a, b := f.start("a"), f.start("b")
+		time.Sleep(time.Second)
+		f.kill(b)
+		resized := make(chan error)
+		go func() { resized <- assign.Resize(context.Background(), a.client, name, 24) }()
+		time.Sleep(5 * time.Second)
+		c := f.start("c")
+		require.ErrorIs(t, <-c.over, assign.ErrSize)
+		require.NoError(t, c.client.Close())
+		require.NoError(t, <-resized)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"a": 24}, f.shares())
+		f.bury(b)
+		f.stop(a)
+	})
+}
+
+func TestAResizeThatDiesInLineStopsTheWorkForSomeSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := memstore.New()
+		f := newFleet(t, in, 4)
+		a := f.start("a")
+		time.Sleep(time.Second)
+		_, err := in.Acquire(t.Context(), store.Claim{
+			Ref: store.Ref{Key: name + "/workers", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute,
+			Owner: "dead", Place: store.NewPlace(store.Exclusive, 1, "dead"),
+		})
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, map[string]int{"a": 4}, f.shares())
+		f.stop(a)
+	})
+}
+
+func TestTwoResizesAtOnceComeOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		a := f.start("a")
+		time.Sleep(time.Second)
+		other, err := mongolock.NewWithStore(f.in)
+		require.NoError(t, err)
+		first := make(chan error)
+		go func() { first <- assign.Resize(t.Context(), other, name, 8) }()
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, assign.Resize(t.Context(), other, name, 32))
+		require.NoError(t, <-first)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"a": 32}, f.shares())
+		f.stop(a)
+		require.NoError(t, other.Close())
+	})
 }

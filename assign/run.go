@@ -49,7 +49,7 @@ var running sync.Map
 // and ErrDisconnected; then it has handed over its partitions too.
 //
 // Of more workers than partitions, the last ones wait until another goes. Close the client after Run
-// has returned.
+// has returned. Give it no MaxHold, MaxStall or MaxWait: the worker's own leases would have them too.
 func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn Func, opts ...Option) error {
 	conf, err := newConfig(opts)
 	if err := errors.Join(usable("Run", client, name), usableSize("Run", n), err); err != nil {
@@ -147,6 +147,12 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 		s, err := readSeats(ctx, r.client, r.name)
 		if err == nil && s.resized > 0 && s.resized != r.n && !r.resized {
 			return nil, &SizeError{r.name, r.n, s.resized} // it would be the first to come afterwards
+		}
+		if err == nil && s.resizing && !r.resized { // in line behind it, this process would bring the old number back
+			if !backoff.Sleep(ctx, resizePause) {
+				return nil, nil
+			}
+			continue
 		}
 		var seat *mongolock.Lease
 		if err == nil {

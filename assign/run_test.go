@@ -130,7 +130,8 @@ func (f *fleet) startWith(called string, work assign.Func, opts ...assign.Option
 	p.client, err = mongolock.NewWithStore(p.link, append([]mongolock.ClientOption{mongolock.WithSession(), mongolock.WithLogger(quiet()), mongolock.WithOwner(called)}, f.clientOpts...)...)
 	require.NoError(f.t, err)
 	opts = append([]assign.Option{assign.WithLogger(quiet()), assign.Settle(0)}, opts...)
-	go func() { p.over <- assign.Run(ctx, p.client, name, f.n, work, opts...) }()
+	n := f.n
+	go func() { p.over <- assign.Run(ctx, p.client, name, n, work, opts...) }()
 	return p
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -74,6 +75,8 @@ func usable(caller string, client *mongolock.Client, name string) error {
 		return fmt.Errorf("assign: %s: the client is nil", caller)
 	case name == "":
 		return fmt.Errorf("assign: %s: the name is empty", caller)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("assign: %s: the name %q is not valid UTF-8", caller, name)
 	case len(name) > maxName:
 		return fmt.Errorf("assign: %s: the name has %d bytes: at most %d", caller, len(name), maxName)
 	}
@@ -111,9 +114,9 @@ func seatsOf(status mongolock.Status) (s State) {
 			_, _ = fmt.Sscanf(h.Note, resizeNote, &s.resized) // otherwise the number is unknown
 		}
 	}
-	for _, place := range status.Waiting("", "") {
-		mode, _ := place.Mode()
-		s.resizing = s.resizing || mode == store.Exclusive
+	for _, w := range status.Line {
+		mode, _ := w.Place.Mode()
+		s.resizing = s.resizing || mode == store.Exclusive && status.Now.Sub(w.Seen) < resizeSeen
 	}
 	slices.SortFunc(s.Workers, func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
 	return s
