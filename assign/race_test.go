@@ -2,4 +2,4 @@
 
 package assign_test
 
-func init() { *histories = 100 } // the race detector makes each take ten times as long
+func init() { *histories = 50 } // the race detector makes each take ten times as long
