@@ -28,13 +28,13 @@ import (
 )
 
 var (
-	simSeeds   = flag.Int("sim.seeds", 12, "how many seeds")
+	simSeeds   = flag.Int("sim.seeds", 8, "how many seeds")
 	simFirst   = flag.Uint64("sim.first", 1, "the first of them")
 	simProcs   = flag.Int("sim.procs", 1, "in how many processes; 0: one for each core")
 	simWithout = flag.String("sim.without", "", "kinds of faults to leave out, separated by commas")
 	simUsers   = flag.Int("sim.users", 0, "how many users at most; 0: as the seed says")
 	simSteps   = flag.Int("sim.steps", 0, "how many steps of each at most; 0: as the seed says")
-	simSame    = flag.Int("sim.same", 10, "how many seeds are run twice, to compare their logs")
+	simSame    = flag.Int("sim.same", 6, "how many seeds are run twice, to compare their logs")
 	simMemory  = flag.Bool("sim.memory", false, "over a memstore instead of a database")
 	simForward = flag.Bool("sim.forward", false, "the clock of a primary may go forward far")
 	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
