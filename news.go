@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
@@ -126,11 +127,7 @@ func (c *Client) saw(s *store.Status) (changed bool) {
 	last := q.view.Seen
 	q.view.Read(s, c.clock.Now())
 	q.head.poke()
-	return last == nil || !sameHolders(last, s)
-}
-
-func sameHolders(a, b *store.Status) bool {
-	return slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
+	return last == nil || !line.SameHolders(last, s)
 }
 
 // besideStill is how long a release may take for which an announcement made beside it is enough.

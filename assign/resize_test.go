@@ -113,25 +113,28 @@ func TestAResizeThatGivesUpLeavesTheNumberAsItWas(t *testing.T) {
 	})
 }
 
-// A process with the old number that starts during the change must not be the first to come again.
+// A process with the old number that starts during the change, while Resize waits for a seat or when it
+// has them all, must not be the first to come again.
 func TestAProcessWithTheOldNumberIsRefusedDuringAResize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, memstore.New(), 16)
-		a, b := f.start("a"), f.start("b")
-		time.Sleep(time.Second)
-		f.kill(b) // Resize waits for it, as its seat is still there
-		resized := make(chan error)
-		go func() { resized <- assign.Resize(context.Background(), a.client, name, 24) }()
-		time.Sleep(32 * time.Second)
-		c := f.start("c")
-		require.ErrorIs(t, <-c.over, assign.ErrSize)
-		require.NoError(t, c.client.Close())
-		require.NoError(t, <-resized)
-		time.Sleep(time.Second)
-		assert.Equal(t, map[string]int{"a": 24}, f.shares())
-		f.bury(b)
-		f.stop(a)
-	})
+	for _, after := range []time.Duration{5 * time.Second, 32 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memstore.New(), 16)
+			a, b := f.start("a"), f.start("b")
+			time.Sleep(time.Second)
+			f.kill(b) // Resize waits for it, as its seat is still there
+			resized := make(chan error)
+			go func() { resized <- assign.Resize(context.Background(), a.client, name, 24) }()
+			time.Sleep(after)
+			c := f.start("c")
+			require.ErrorIs(t, <-c.over, assign.ErrSize)
+			require.NoError(t, c.client.Close())
+			require.NoError(t, <-resized)
+			time.Sleep(time.Second)
+			assert.Equal(t, map[string]int{"a": 24}, f.shares())
+			f.bury(b)
+			f.stop(a)
+		})
+	}
 }
 
 // Partition 7 of 16 is not partition 7 of 32: no work with one number may go on beside the other's.
@@ -180,27 +183,6 @@ func TestWorkWithTheOldNumberIsOverBeforeThatWithTheNewOneBegins(t *testing.T) {
 			}
 		})
 	}
-}
-
-// While Resize waits for the seats, a process with the old number must not stand in line behind it.
-func TestAProcessWithTheOldNumberThatStartsWhileAResizeWaitsIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, memstore.New(), 16)
-		a, b := f.start("a"), f.start("b")
-		time.Sleep(time.Second)
-		f.kill(b)
-		resized := make(chan error)
-		go func() { resized <- assign.Resize(context.Background(), a.client, name, 24) }()
-		time.Sleep(5 * time.Second)
-		c := f.start("c")
-		require.ErrorIs(t, <-c.over, assign.ErrSize)
-		require.NoError(t, c.client.Close())
-		require.NoError(t, <-resized)
-		time.Sleep(time.Second)
-		assert.Equal(t, map[string]int{"a": 24}, f.shares())
-		f.bury(b)
-		f.stop(a)
-	})
 }
 
 func TestAResizeThatDiesInLineStopsTheWorkForSomeSeconds(t *testing.T) {

@@ -105,3 +105,39 @@ func TestALeaderWithoutAPriorityResignsForNobody(t *testing.T) {
 		stopOther()
 	})
 }
+
+// The priority of a leader is that of its place, however it was given.
+func TestTwoPrioritiesOfACandidateAreOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, r := memstore.New(), &reign{make(chan string, 999)}
+		for _, name := range []string{"a", "b"} {
+			defer r.candidate(t, in, name, leader.Priority(0), leader.With(mongolock.Priority(5)))()
+		}
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, r.led, 1, "terms")
+	})
+}
+
+// Work that made room and returns its context's cause has not failed, if the process ends meanwhile.
+func TestRunThatEndsWhileItsWorkMakesRoomReturnsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, r := memstore.New(), &reign{make(chan string, 99)}
+		client, err := mongolock.NewWithStore(in)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() {
+			over <- leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
+				<-ctx.Done()
+				time.Sleep(10 * time.Second)
+				return context.Cause(ctx)
+			}, leader.Priority(0))
+		}()
+		time.Sleep(time.Second)
+		defer r.candidate(t, in, "high", leader.Priority(5))()
+		time.Sleep(8 * time.Second)
+		cancel()
+		require.NoError(t, <-over)
+		require.NoError(t, client.Close())
+	})
+}

@@ -41,7 +41,12 @@ func taken(last, s *store.Status, p store.Place) bool {
 	if last == nil || !writes(p) && last.Mode != store.Exclusive && s.Mode != store.Exclusive {
 		return false
 	}
-	return !slices.EqualFunc(last.Holders, s.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
+	return !SameHolders(last, s)
+}
+
+// SameHolders reports whether two looks show the same holders.
+func SameHolders(a, b *store.Status) bool {
+	return slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
 }
 
 // joined is when our place joined the line. If it was taken out meanwhile, by a grant that we do not

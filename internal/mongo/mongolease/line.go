@@ -174,14 +174,10 @@ func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, ours bson.D, image I
 		if err != nil || moved.Found() {
 			return moved, err
 		}
-		again, err := s.refresh(ctx, c, ours)
-		if err != nil {
-			return again, err
+		image, err = s.refresh(ctx, c, ours)
+		if c.InLine = err == nil && image.Found(); !c.InLine { // it was passed meanwhile
+			return image, err
 		}
-		if !again.Found() {
-			break
-		}
-		image = again
 	}
 	return image, nil
 }
