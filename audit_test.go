@@ -81,7 +81,7 @@ func TestALeaseWhoseDetachFailedBetweenItsRenewalsGoesOn(t *testing.T) {
 // for long once it answers.
 func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
 	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		const keys = 2000
+		const keys = 500
 		other, c := newClient(t, b.mem), newClient(t, s)
 		for i := range keys {
 			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())

@@ -283,7 +283,7 @@ func (promptHostile) AnswersAtOnce() {}
 
 // A client that is closed while its waiter is refused because of a holder that lingers.
 func TestNoCallAfterCloseReturned(t *testing.T) {
-	late, n := 0, 3000
+	late, n := 0, 1000
 	for i := range n {
 		mem := memstore.New()
 		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))

@@ -230,7 +230,7 @@ func TestOneWhoseFeedIsBrokenIsServed(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(30 * time.Minute)
+				time.Sleep(10 * time.Minute)
 				sum := int64(0)
 				for i := range grants {
 					sum += grants[i].Load()
