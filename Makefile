@@ -195,6 +195,10 @@ D ?= 1m
 chaos: $(DEVMONGO) ## test: real processes, a server that is killed, for D=1m
 	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
 
+.PHONY: chaos-python
+chaos-python: $(DEVMONGO) python ## test: the same, with programs in Python beside those in Go
+	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosAmongTwoLanguagesBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D)
+
 # Histories of chaos, and of a simulation without a safety, asked of judges that know nothing of the library.
 # KNOSSOS='lein run' asks Knossos too; leiningen fetches it.
 KNOSSOS   ?=
@@ -390,6 +394,19 @@ serve: $(DEVMONGO) ## use: a MongoDB at PORT=27017, until Ctrl-C
 	@[ -z "$$MONGODB_URI" ] || { echo 'MONGODB_URI names a server already: unset it first'; exit 2; }
 	@echo 'Its data is gone when it ends, by Ctrl-C. For another: PORT=27018. (Docker chooses a port of its own.)'
 	@$(DEVMONGO) serve $(if $(KIND),--kind $(KIND)) --port $(PORT)
+
+.PHONY: vectors
+vectors: ## develop: writes the test vectors of docs/internals/format.md
+	go test ./internal/test/vectors -run '^TestTheVectorsAreWhatTheLibrarySends$$' -count=1 -vectors.write
+
+# An interpreter with PyMongo, for the test of examples/other-languages.
+PYTHON_ROOT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/python
+.PHONY: python
+python: $(PYTHON_ROOT)/bin/python3 ## use: a Python with PyMongo for the tests (needs python3)
+
+$(PYTHON_ROOT)/bin/python3:
+	python3 -m venv "$(PYTHON_ROOT)"
+	"$(PYTHON_ROOT)/bin/pip" install --quiet --disable-pip-version-check 'pymongo>=4.5,<5' || { rm -r "$(PYTHON_ROOT)"; exit 1; }
 
 .PHONY: server
 server: $(SECANTUS_ROOT)/bin/secantusd-rs ## use: builds a server for serve and test (needs cargo)
