@@ -135,6 +135,7 @@ var remedies = []struct{ wants, command string }{
 	{"clocks", "apt-get install faketime, and a set"},
 	{"versions", "make versions, with Docker"},
 	{"litmus", "apt-get install litmus && make test-adapters"},
+	{"python", "make python chaos-python"},
 	{"chromium", "apt-get install chromium && make test-play"},
 }
 

@@ -26,7 +26,7 @@ var chaosEDN = flag.String("chaos.edn", "", "a directory for what was believed o
 var chaosSessions = flag.Bool("chaos.sessions", true, "two of three workers keep their leases by a session")
 
 func TestMain(m *testing.M) {
-	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work), pathRole: testchild.As(workOnPaths)})
+	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work), pathRole: testchild.As(workOnPaths), pythonRole: testchild.As(becomePython)})
 }
 
 const (
@@ -99,7 +99,11 @@ func grantsByWay(h *history.History) map[string]int {
 // run lets worker processes work for a while under a nemesis, and returns what they
 // believed and which faults there were.
 func run(t *testing.T, o orders, long time.Duration, nemesis func(*cluster, context.Context)) (*history.History, map[string]int) {
-	c := startCluster(t, o, processes)
+	n := processes
+	if o.Python != "" {
+		n++
+	}
+	c := startCluster(t, o, n)
 	registers := watchRegisters(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()

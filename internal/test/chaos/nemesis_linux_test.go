@@ -35,6 +35,7 @@ type cluster struct {
 type member struct {
 	proxies []*faultproxy.Proxy
 	process *testchild.Process
+	python  bool // the program that it runs is in Python
 }
 
 // on injects a fault on all the ways that a member has to the server.
@@ -79,8 +80,8 @@ func startCluster(t *testing.T, o orders, n int) *cluster {
 	if o.Discover { // an election takes longer than a worker waits, and a worker is told only of its keys
 		require.NoError(t, c.direct.Database(o.DB).CreateCollection(t.Context(), lockColl))
 	}
-	for range n {
-		m := &member{}
+	for i := range n {
+		m := &member{python: o.Python != "" && i%2 == 1}
 		if o.Discover {
 			for _, host := range c.server.Members {
 				m.proxies = append(m.proxies, faultproxy.New(t, host))
@@ -109,8 +110,11 @@ func (c *cluster) start(m *member) {
 	o.LongHolds = o.LongHolds && c.started == 1
 	o.Log = filepath.Join(c.dir, fmt.Sprintf("client-%d.log", c.started))
 	role := workerRole
-	if o.Paths {
+	switch {
+	case o.Paths:
 		role = pathRole
+	case m.python:
+		role = pythonRole
 	}
 	m.process = testchild.Start(c.t, role, o)
 }

@@ -43,6 +43,9 @@ type orders struct {
 
 	Paths           bool // workers lock paths, and nothing else
 	PathWithoutLook bool // for the control
+
+	Python       string // the interpreter of every other worker, which is testdata/worker.py; empty: all are in Go
+	PythonTrusts bool   // for the control
 }
 
 const (

@@ -1,0 +1,195 @@
+"""An exclusive lock of mongolock's, held from Python beside Go. docs/internals/format.md explains each command.
+
+    with Lock(collection, "nightly-report") as lock:
+        for part in parts:
+            lock.check()  # raises Lost
+            write(part, lock.token)
+
+It polls, and lets those who wait in line go first: line.py waits with them. It needs PyMongo 4.5 or later, and a replica
+set or a mongos.
+"""
+import itertools, math, secrets, socket, threading, time
+
+import pymongo
+from bson import DatetimeMS, ObjectId
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo.errors import DuplicateKeyError, PyMongoError
+from pymongo.read_concern import ReadConcern
+
+MILLISECONDS = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
+THERE, ABSENT = {"$exists": True}, {"$exists": False}
+SHAPE = {"mode": str, "rev": int, "expireAt": DatetimeMS, "holders": dict}
+DRIFT = 0.001  # of two clocks, at most
+EPOCH = ObjectId()  # no election has it, so nobody judges us by our dates: others go by our silence
+beats = itertools.count(time.time_ns())
+
+
+def clock():  # in seconds; on Linux it counts while the machine is suspended
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Lost(Exception): "The lease is over. Another process may have the key."
+class Foreign(Exception): "The document has a shape that this program does not know."
+
+
+class Lock:
+    place = None  # in line
+
+    def __init__(self, locks, key, ttl=30.0, owner=socket.gethostname()):
+        self.key, self.ttl, self.owner, self.deadline = key, ttl, owner, 0.0
+        self.locks = locks.with_options(MILLISECONDS, pymongo.ReadPreference.PRIMARY, pymongo.WriteConcern("majority", j=True), ReadConcern("local"))
+        self.wake = locks.database[locks.name + ".wake"]
+
+    def __enter__(self):
+        self.acquire()
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def held(self):
+        return clock() < self.deadline
+
+    def check(self):
+        if not self.held():
+            raise Lost(self.key)
+
+    def acquire(self, timeout=math.inf):
+        """Waits for the key. Its token is greater then than that of every holder before."""
+        began, self.still = clock(), {}
+        self.sample = int(self.locks.database.command("hello", codec_options=MILLISECONDS)["localTime"]), began
+        with self.locks.database.client.start_session(causal_consistency=False) as session:
+            while clock() < began + timeout:
+                turn = self._turn(self._look(session))
+                if turn and self._claim(session, *turn):
+                    return
+                time.sleep(min(self.ttl / 30, 0.5))
+        raise TimeoutError(self.key)
+
+    def release(self):
+        """Frees the key. The work under the lock has ended."""
+        self.stop.set()
+        self.renewals.join()
+        self.deadline = 0.0  # before the key can be another's
+        self._insist(self._free)
+
+    def _look(self, session):
+        return self.locks.find_one({"_id": self.key}, session=session)
+
+    def _turn(self, seen):
+        """What a claim compares in the document, and whom it takes out of the line; None if it is not our turn."""
+        if not seen:
+            return {}, []
+        if seen.get("mongolock") != 1 or not all(isinstance(seen.get(field), kind) for field, kind in SHAPE.items()):
+            raise Foreign(f"{self.key}: {seen}")
+        holders, line, waits, now = seen["holders"], seen.get("line", []), seen.get("waits", {}), clock()
+        self.still = {(i, h["beat"]): self.still.get((i, h["beat"]), now) for i, h in holders.items()}
+        silent = all(now - since > holders[i]["ttl"] / 1000 * (1 + 2 * DRIFT) + 0.001 for (i, _), since in self.still.items())
+        before = line[:line.index(self.place)] if self.place in line else line
+        stale = all(p not in waits or int(waits[p]["seen"]) + 90_000 < self._later(0) for p in before)
+        if not silent or not stale or any("session" in part for part in [seen, *holders.values()]):
+            return None
+        same = {"rev": seen["rev"], "session": ABSENT} | {f"holders.{i}.beat": h["beat"] for i, h in holders.items()}
+        same |= {f"waits.{p}.seen": waits[p]["seen"] if p in waits else None for p in before}
+        gone = before + [self.place] if self.place in line else before
+        same |= {f"line.{n}": p for n, p in enumerate(gone)} if gone != line else {"line": line} if line else {"line.0": ABSENT}
+        return same, gone
+
+    def _claim(self, session, same, gone):
+        """Takes the document over, if it is still as it was seen; inserts it, if there was none."""
+        self.id, rev, sent, end = secrets.token_hex(13), secrets.randbits(52), clock(), self._later(self.ttl)
+        holder = {"owner": self.owner, "note": "", "since": DatetimeMS(self._later(0)), "expireAt": DatetimeMS(end),
+                  "ttl": int(self.ttl * 1000), "beat": next(beats), "epoch": EPOCH}
+        update = {"$set": {"mode": "exclusive", "limit": 1, "holders": {self.id: holder}, "expireAt": DatetimeMS(end)}}
+        if same:
+            update["$set"]["rev"] = rev
+        if gone:
+            update |= {"$pullAll": {"line": gone}, "$unset": {f"waits.{p}": "" for p in gone}}
+        try:
+            with pymongo.timeout(self.ttl):
+                image = self._update(same or {"rev": rev}, update, session, upsert=not same)
+        except DuplicateKeyError:
+            return False
+        except PyMongoError:  # it may have been applied, or may be later: a newer write in its session prevents that
+            self._insist(lambda: self._drop(session))
+            raise
+        if not image:
+            return False
+        self.place = None
+        self._trust(image, sent, end)
+        if not self.held():  # a reply that is so late is no grant
+            self._insist(lambda: self._drop(session))
+            return False
+        at = session.operation_time
+        self.token = (at.time - 1577836800) << 32 | (at.inc << 7 if at.inc < 1 << 24 else (1 << 31) + at.inc - (1 << 24))
+        self.stop, self.renewals = threading.Event(), threading.Thread(target=self._renew, daemon=True)
+        self.renewals.start()
+        return True
+
+    def _trust(self, image, sent, end):
+        """Moves the deadline. The server drew the time in the image after the command was sent."""
+        left = min(self.ttl, (end - int(image["at"]) - 1) / 1000) * (1 - DRIFT)
+        self.deadline = max(self.deadline, sent + left - min(1, self.ttl / 10))
+
+    def _renew(self):
+        of, pause = f"holders.{self.id}.", self.ttl / 3
+        while not self.stop.wait(pause) and self.held():
+            sent, beat, end, pause = clock(), next(beats), self._later(self.ttl), self.ttl / 3
+            where = {of + "beat": {"$lt": beat}, of + "broken": ABSENT, of + "released": ABSENT}
+            ends = {of + "expireAt": DatetimeMS(end), "expireAt": DatetimeMS(end), of + "ttl": int(self.ttl * 1000)}
+            try:
+                with pymongo.timeout(self.ttl / 10):
+                    image = self._update(where, {"$max": ends, "$set": {of + "beat": beat, of + "epoch": EPOCH}})
+            except PyMongoError:
+                pause = self.ttl / 20  # again, until the deadline
+                continue
+            if not image:
+                self.deadline = 0.0  # it is gone, or an operator broke it
+            elif self.held():
+                self._trust(image, sent, end)
+
+    def _free(self):
+        alone = {"_id": self.key, "mongolock": 1, "mode": "exclusive", f"holders.{self.id}": THERE, "line.0": ABSENT}
+        if not self.locks.find_one_and_delete(alone):
+            self._drop()
+
+    def _drop(self, session=None):
+        """Takes our holder out of a document that others may wait for."""
+        update = {"$unset": {f"holders.{self.id}": "", "session": ""}, "$inc": {"rev": 1}, "$set": {"expireAt": DatetimeMS(self._later(90))}}
+        self._tell(self._update({"mode": "exclusive", f"holders.{self.id}": THERE}, update, session))
+
+    def _tell(self, image):
+        """Tells those whose turn it is, if nobody holds the key. A document that nobody waits for goes."""
+        if not image or image["holders"]:
+            return
+        line = image.get("line", [])
+        if not line:
+            self.locks.find_one_and_delete({"_id": self.key, "mongolock": 1, "holders": {}, "line.0": ABSENT})
+        elif self.wake.options().get("capped"):  # an insert would make it, uncapped
+            first = list(itertools.takewhile(lambda p: p[0] == line[0][0] != "x", line)) or line[:1]  # all readers, or one writer
+            told = [(p, "offered") for p in first] + [(p, "next") for p in line[len(first):][:1]]
+            self.wake.insert_many([{"mongolock": 1, "topic": "locks", "key": self.key, "kind": kind, "to": p.split(":")[1], "place": p} for p, kind in told])
+
+    def _update(self, where, update, session=None, upsert=False):
+        """Changes the document, if it is one of ours. The image has the server's time."""
+        sent = clock()
+        update = update | {"$currentDate": update.get("$currentDate", {}) | {"at": True}}
+        image = self.locks.find_one_and_update({"_id": self.key, "mongolock": 1} | where, update, upsert=upsert, return_document=True, session=session)
+        if image:
+            self.sample = int(image["at"]), sent
+        return image
+
+    def _later(self, seconds):
+        """A date, in milliseconds, that is at least so far ahead of the server's clock."""
+        server, sent = self.sample
+        return math.ceil(server + 1 + (clock() - sent) * 1000 * (1 + DRIFT) + seconds * 1000)
+
+    def _insist(self, command):
+        """Repeats a command that does no harm late or twice, until it is answered or the TTL is over."""
+        until = clock() + self.ttl
+        while clock() < until:
+            try:
+                with pymongo.timeout(self.ttl / 3):
+                    return command()
+            except PyMongoError:
+                time.sleep(0.2)
