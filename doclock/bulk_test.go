@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
@@ -70,7 +71,8 @@ func (f farAway) held(t *testing.T) int {
 
 func TestCloseFreesTenThousandDocumentsOverASlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := farAwayHolding(t, 10_000)
+		bulks := fewer.Of(10)
+		f := farAwayHolding(t, 1000*bulks)
 		began := time.Now()
 		require.NoError(t, f.Close())
 		took := time.Since(began)
@@ -78,7 +80,7 @@ func TestCloseFreesTenThousandDocumentsOverASlowLink(t *testing.T) {
 		for _, name := range f.Take() {
 			sent[name]++
 		}
-		assert.Equal(t, map[string]int{"find": 10, "update": 10}, sent)
+		assert.Equal(t, map[string]int{"find": bulks, "update": bulks}, sent)
 		assert.LessOrEqual(t, took, time.Second)
 		assert.Zero(t, f.held(t), "documents that are held")
 	})
@@ -103,7 +105,7 @@ func (s oneByOne) Release(ctx context.Context, batch []store.Ending) (answers []
 // either. This is what the test above would see without bulks.
 func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := farAwayHolding(t, 5_000, func(s *docStore) store.Store { return oneByOne{s, make(chan struct{}, 1)} })
+		f := farAwayHolding(t, 1_000, func(s *docStore) store.Store { return oneByOne{s, make(chan struct{}, 1)} })
 		require.Error(t, f.Close())
 		assert.Greater(t, f.held(t), 500, "documents that are held")
 	})

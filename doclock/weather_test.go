@@ -16,10 +16,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 )
 
-var stormCount = flag.Int("storms", 40, "how many storms documents go through")
+var stormCount = flag.Int("storms", fewer.Of(40), "how many storms documents go through")
 
 // A storm is a minute of elections of primaries whose clocks are up to 50 s apart, and of
 // processes that are cut off while they lock one document by every call there is.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -119,7 +120,7 @@ func stormy(c *cluster, seed uint64, opts ...schedule.JobOption) (fates map[time
 // With Each every due time runs, whatever becomes of calls and processes, unless its process died each
 // time; and then that is told.
 func TestWithEachEveryDueTimeRunsInAnyWeather(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(fewer.Of(12)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				for due, fate := range stormy(c, seed, schedule.Each()) {
@@ -133,7 +134,7 @@ func TestWithEachEveryDueTimeRunsInAnyWeather(t *testing.T) {
 func TestEveryDueTimeRunsOrIsToldInAnyWeather(t *testing.T) {
 	for name, opts := range combinations() {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(2) {
+			for seed := range uint64(fewer.Of(2)) {
 				inCluster(t, func(c *cluster) {
 					for due, fate := range stormy(c, seed, opts...) {
 						assert.NotEqual(c, "no trace", fate, "seed %d: due at %v", seed, due)

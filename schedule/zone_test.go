@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -92,7 +93,9 @@ func TestCronIsDueWhenALocalClockSaysSoInEveryZone(t *testing.T) {
 	all, compared := zones(t), 0
 	require.Greater(t, len(all), 500)
 	const around = 30 * time.Hour
-	for _, zone := range all {
+	some := fewer.Of(len(all))
+	for i := 0; i < len(all); i += len(all) / some {
+		zone := all[i]
 		for _, change := range changes(zone, time.Date(2024, 12, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)) {
 			for _, e := range hoursMinutes {
 				begin, end := change.Add(-around), change.Add(around)
@@ -106,7 +109,7 @@ func TestCronIsDueWhenALocalClockSaysSoInEveryZone(t *testing.T) {
 			}
 		}
 	}
-	assert.Greater(t, compared, 10_000, "due times")
+	assert.Greater(t, compared, 15*some, "due times")
 }
 
 func TestControlTheReferenceDiffersFromAnotherZone(t *testing.T) {
