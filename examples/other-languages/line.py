@@ -32,12 +32,14 @@ class LockInLine(Lock):
 
     def _stand(self, session, where, update, *dates):
         self.stood = clock()
-        update |= {"$max": {"expireAt": DatetimeMS(self._later(90))}, "$currentDate": {f"waits.{self.place}.{d}": True for d in dates}}
+        update["$currentDate"] = {f"waits.{self.place}.{d}": True for d in dates}
+        update["$max"] = {"expireAt": DatetimeMS(self._later(90))}
         seen = self._update({"expireAt": {"$gte": DatetimeMS(0)}} | where, update, session)
         if not seen:  # the line is full, or the document has gone
             self.place = None
         return seen or super()._look(session)
 
     def _leave(self):
-        self._tell(self._update({"line": self.place}, {"$pull": {"line": self.place}, "$unset": {f"waits.{self.place}": ""}}))
+        update = {"$pull": {"line": self.place}, "$unset": {f"waits.{self.place}": ""}}
+        self._tell(self._update({"line": self.place}, update))
         self.place = None

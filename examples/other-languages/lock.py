@@ -5,8 +5,8 @@
             lock.check()  # raises Lost
             write(part, lock.token)
 
-It polls, and lets those who wait in line go first: line.py waits with them. It needs PyMongo 4.5 or later, and a replica
-set or a mongos.
+It polls, and lets those who wait in line go first: line.py waits with them. It needs PyMongo 4.5 or later, and a
+replica set or a mongos.
 """
 import itertools, math, secrets, socket, threading, time
 
@@ -17,8 +17,8 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 MILLISECONDS = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
-THERE, ABSENT = {"$exists": True}, {"$exists": False}
 SHAPE = {"mode": str, "rev": int, "expireAt": DatetimeMS, "holders": dict}
+THERE, ABSENT = {"$exists": True}, {"$exists": False}
 DRIFT = 0.001  # of two clocks, at most
 EPOCH = ObjectId()  # no election has it, so nobody judges us by our dates: others go by our silence
 beats = itertools.count(time.time_ns())
@@ -37,7 +37,8 @@ class Lock:
 
     def __init__(self, locks, key, ttl=30.0, owner=socket.gethostname()):
         self.key, self.ttl, self.owner, self.deadline = key, ttl, owner, 0.0
-        self.locks = locks.with_options(MILLISECONDS, pymongo.ReadPreference.PRIMARY, pymongo.WriteConcern("majority", j=True), ReadConcern("local"))
+        durable = pymongo.WriteConcern("majority", j=True)
+        self.locks = locks.with_options(MILLISECONDS, pymongo.ReadPreference.PRIMARY, durable, ReadConcern("local"))
         self.wake = locks.database[locks.name + ".wake"]
 
     def __enter__(self):
@@ -57,7 +58,8 @@ class Lock:
     def acquire(self, timeout=math.inf):
         """Waits for the key. Its token is greater then than that of every holder before."""
         began, self.still = clock(), {}
-        self.sample = int(self.locks.database.command("hello", codec_options=MILLISECONDS)["localTime"]), began
+        hello = self.locks.database.command("hello", codec_options=MILLISECONDS)
+        self.sample = int(hello["localTime"]), began
         with self.locks.database.client.start_session(causal_consistency=False) as session:
             while clock() < began + timeout:
                 turn = self._turn(self._look(session))
@@ -80,19 +82,26 @@ class Lock:
         """What a claim compares in the document, and whom it takes out of the line; None if it is not our turn."""
         if not seen:
             return {}, []
-        if seen.get("mongolock") != 1 or not all(isinstance(seen.get(field), kind) for field, kind in SHAPE.items()):
+        if seen.get("mongolock") != 1 or not all(isinstance(seen.get(f), kind) for f, kind in SHAPE.items()):
             raise Foreign(f"{self.key}: {seen}")
-        holders, line, waits, now = seen["holders"], seen.get("line", []), seen.get("waits", {}), clock()
+        holders, line, waits = seen["holders"], seen.get("line", []), seen.get("waits", {})
+        if any("session" in part for part in [seen, *holders.values()]):
+            return None  # it may last beyond its own end
+        now = clock()
         self.still = {(i, h["beat"]): self.still.get((i, h["beat"]), now) for i, h in holders.items()}
-        silent = all(now - since > holders[i]["ttl"] / 1000 * (1 + 2 * DRIFT) + 0.001 for (i, _), since in self.still.items())
+        if any(now - since <= holders[i]["ttl"] / 1000 * (1 + 2 * DRIFT) + 0.001 for (i, _), since in self.still.items()):
+            return None
         before = line[:line.index(self.place)] if self.place in line else line
-        stale = all(p not in waits or int(waits[p]["seen"]) + 90_000 < self._later(0) for p in before)
-        if not silent or not stale or any("session" in part for part in [seen, *holders.values()]):
+        if any(p in waits and int(waits[p]["seen"]) + 90_000 > self._later(0) for p in before):
             return None
         same = {"rev": seen["rev"], "session": ABSENT} | {f"holders.{i}.beat": h["beat"] for i, h in holders.items()}
         same |= {f"waits.{p}.seen": waits[p]["seen"] if p in waits else None for p in before}
-        gone = before + [self.place] if self.place in line else before
-        same |= {f"line.{n}": p for n, p in enumerate(gone)} if gone != line else {"line": line} if line else {"line.0": ABSENT}
+        if self.place in line:
+            gone = before + [self.place]
+            same |= {f"line.{n}": p for n, p in enumerate(gone)}
+        else:
+            gone = line
+            same |= {"line": line} if line else {"line.0": ABSENT}
         return same, gone
 
     def _claim(self, session, same, gone):
@@ -100,9 +109,8 @@ class Lock:
         self.id, rev, sent, end = secrets.token_hex(13), secrets.randbits(52), clock(), self._later(self.ttl)
         holder = {"owner": self.owner, "note": "", "since": DatetimeMS(self._later(0)), "expireAt": DatetimeMS(end),
                   "ttl": int(self.ttl * 1000), "beat": next(beats), "epoch": EPOCH}
-        update = {"$set": {"mode": "exclusive", "limit": 1, "holders": {self.id: holder}, "expireAt": DatetimeMS(end)}}
-        if same:
-            update["$set"]["rev"] = rev
+        set_ = {"mode": "exclusive", "limit": 1, "holders": {self.id: holder}, "expireAt": DatetimeMS(end)}
+        update = {"$set": set_ | ({"rev": rev} if same else {})}
         if gone:
             update |= {"$pullAll": {"line": gone}, "$unset": {f"waits.{p}": "" for p in gone}}
         try:
@@ -120,8 +128,8 @@ class Lock:
         if not self.held():  # a reply that is so late is no grant
             self._insist(lambda: self._drop(session))
             return False
-        at = session.operation_time
-        self.token = (at.time - 1577836800) << 32 | (at.inc << 7 if at.inc < 1 << 24 else (1 << 31) + at.inc - (1 << 24))
+        t, i = session.operation_time.time, session.operation_time.inc
+        self.token = (t - 1577836800) << 32 | (i << 7 if i < 1 << 24 else (1 << 31) + i - (1 << 24))
         self.stop, self.renewals = threading.Event(), threading.Thread(target=self._renew, daemon=True)
         self.renewals.start()
         return True
@@ -136,10 +144,10 @@ class Lock:
         while not self.stop.wait(pause) and self.held():
             sent, beat, end, pause = clock(), next(beats), self._later(self.ttl), self.ttl / 3
             where = {of + "beat": {"$lt": beat}, of + "broken": ABSENT, of + "released": ABSENT}
-            ends = {of + "expireAt": DatetimeMS(end), "expireAt": DatetimeMS(end), of + "ttl": int(self.ttl * 1000)}
+            later = {of + "expireAt": DatetimeMS(end), "expireAt": DatetimeMS(end), of + "ttl": int(self.ttl * 1000)}
             try:
                 with pymongo.timeout(self.ttl / 10):
-                    image = self._update(where, {"$max": ends, "$set": {of + "beat": beat, of + "epoch": EPOCH}})
+                    image = self._update(where, {"$max": later, "$set": {of + "beat": beat, of + "epoch": EPOCH}})
             except PyMongoError:
                 pause = self.ttl / 20  # again, until the deadline
                 continue
@@ -149,32 +157,35 @@ class Lock:
                 self._trust(image, sent, end)
 
     def _free(self):
-        alone = {"_id": self.key, "mongolock": 1, "mode": "exclusive", f"holders.{self.id}": THERE, "line.0": ABSENT}
-        if not self.locks.find_one_and_delete(alone):
+        mine = {"_id": self.key, "mongolock": 1, "mode": "exclusive", f"holders.{self.id}": THERE}
+        if not self.locks.find_one_and_delete(mine | {"line.0": ABSENT}):
             self._drop()
 
     def _drop(self, session=None):
         """Takes our holder out of a document that others may wait for."""
-        update = {"$unset": {f"holders.{self.id}": "", "session": ""}, "$inc": {"rev": 1}, "$set": {"expireAt": DatetimeMS(self._later(90))}}
-        self._tell(self._update({"mode": "exclusive", f"holders.{self.id}": THERE}, update, session))
+        update = {"$unset": {f"holders.{self.id}": "", "session": ""}, "$inc": {"rev": 1}}
+        update["$set"] = {"expireAt": DatetimeMS(self._later(90))}
+        image = self._update({"mode": "exclusive", f"holders.{self.id}": THERE}, update, session)
+        self._tell(image or self.locks.find_one({"_id": self.key}))  # the reply to an earlier copy may have been lost
 
     def _tell(self, image):
         """Tells those whose turn it is, if nobody holds the key. A document that nobody waits for goes."""
-        if not image or image["holders"]:
+        if not image or image.get("mongolock") != 1 or image["holders"]:
             return
         line = image.get("line", [])
         if not line:
             self.locks.find_one_and_delete({"_id": self.key, "mongolock": 1, "holders": {}, "line.0": ABSENT})
         elif self.wake.options().get("capped"):  # an insert would make it, uncapped
-            first = list(itertools.takewhile(lambda p: p[0] == line[0][0] != "x", line)) or line[:1]  # all readers, or one writer
-            told = [(p, "offered") for p in first] + [(p, "next") for p in line[len(first):][:1]]
-            self.wake.insert_many([{"mongolock": 1, "topic": "locks", "key": self.key, "kind": kind, "to": p.split(":")[1], "place": p} for p, kind in told])
+            first = list(itertools.takewhile(lambda p: p[0] == line[0][0] != "x", line)) or line[:1]  # readers, or a writer
+            self.wake.insert_many([
+                {"mongolock": 1, "topic": "locks", "key": self.key, "kind": kind, "to": p.split(":")[1], "place": p}
+                for kind, places in [("offered", first), ("next", line[len(first):][:1])] for p in places])
 
     def _update(self, where, update, session=None, upsert=False):
         """Changes the document, if it is one of ours. The image has the server's time."""
-        sent = clock()
+        where, sent = {"_id": self.key, "mongolock": 1} | where, clock()
         update = update | {"$currentDate": update.get("$currentDate", {}) | {"at": True}}
-        image = self.locks.find_one_and_update({"_id": self.key, "mongolock": 1} | where, update, upsert=upsert, return_document=True, session=session)
+        image = self.locks.find_one_and_update(where, update, upsert=upsert, return_document=True, session=session)
         if image:
             self.sample = int(image["at"]), sent
         return image

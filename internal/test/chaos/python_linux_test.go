@@ -35,6 +35,15 @@ func TestNoChaosAmongTwoLanguagesBreaksAPromise(t *testing.T) {
 	}
 }
 
+func TestTheLocksInPythonKeepTheirPromises(t *testing.T) {
+	uri := testserver.URI(t, "atomic", "operationtime")
+	cmd := exec.CommandContext(t.Context(), python(t), "test_locks.py", "-v")
+	cmd.Dir, cmd.Env = locksInPython, append(os.Environ(), "MONGODB_URI="+uri, "PYTHONDONTWRITEBYTECODE=1")
+	said, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "%s", said)
+	assert.Contains(t, string(said), "\nOK\n", "nothing was tested")
+}
+
 // inPython is the note of a grant to such a program.
 const inPython = "Python"
 
@@ -80,9 +89,11 @@ func python(t *testing.T) string {
 
 const pythonRole = "python"
 
+var locksInPython = filepath.Join("..", "..", "..", "examples", "other-languages")
+
 // becomePython makes this process the worker in Python.
 func becomePython(_ context.Context, o orders) error {
-	locks, err := filepath.Abs(filepath.Join("..", "..", "..", "examples", "other-languages"))
+	locks, err := filepath.Abs(locksInPython)
 	if err != nil {
 		return err
 	}

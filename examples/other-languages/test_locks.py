@@ -1,0 +1,102 @@
+"""What the locks of this folder promise. `make chaos-python` shows the rest, beside Go."""
+import os, threading, time, unittest
+
+import pymongo
+from pymongo.errors import AutoReconnect
+
+from line import LockInLine
+from lock import Foreign, Lock, Lost
+
+TTL = 1.0
+locks = pymongo.MongoClient(os.environ["MONGODB_URI"]).mongolock_python.locks
+
+
+class Locks(unittest.TestCase):
+    def setUp(self):
+        locks.drop()
+
+    def dies(self):
+        """A holder that renews no more."""
+        lock = Lock(locks, "key", TTL)
+        lock.acquire()
+        lock.stop.set()
+        lock.renewals.join()
+        return lock
+
+    def test_a_lease_outlives_its_ttl_and_leaves_nothing(self):
+        with Lock(locks, "key", TTL) as lock:
+            time.sleep(2 * TTL)
+            lock.check()
+        self.assertFalse(lock.held())
+        self.assertEqual(locks.count_documents({}), 0)
+
+    def test_a_dead_holder_is_replaced_not_before_its_ttl_is_over(self):
+        dead, began = self.dies(), time.monotonic()
+        with Lock(locks, "key", TTL) as lock:
+            self.assertGreater(time.monotonic() - began, TTL)
+            self.assertGreater(lock.token, dead.token)
+            self.assertRaises(Lost, dead.check)
+            dead.release()
+            self.assertEqual([lock.id], list(locks.find_one()["holders"]))
+
+    def test_a_broken_lease_is_lost_at_its_next_renewal(self):
+        with Lock(locks, "key", TTL) as lock:
+            locks.update_one({}, {"$set": {f"holders.{lock.id}.broken": "it hangs"}, "$inc": {"rev": 1}})
+            time.sleep(TTL / 2)
+            self.assertRaises(Lost, lock.check)
+
+    def test_what_is_not_understood_is_left_alone(self):
+        for what in [{"mongolock": 2}, {"holders": 1}, {"rev": "a"}]:
+            locks.drop()
+            self.dies()
+            locks.update_one({}, {"$set": what})
+            seen = locks.find_one()
+            for kind in Lock, LockInLine:
+                self.assertRaises(Foreign, kind(locks, "key", TTL).acquire)
+            self.assertEqual(locks.find_one(), seen)
+
+    def test_a_key_that_a_session_keeps_is_not_taken(self):
+        dead = self.dies()
+        locks.update_one({}, {"$set": {"session": "of another"}})
+        for kind in Lock, LockInLine:
+            self.assertRaises(TimeoutError, kind(locks, "key", TTL).acquire, 2 * TTL)
+        self.assertEqual([dead.id], list(locks.find_one()["holders"]))
+
+    def test_a_claim_whose_reply_is_lost_is_undone(self):
+        lock = Lock(locks, "key", TTL)
+        update = lock._update
+
+        def lost(*command, **how):
+            lock._update = update
+            update(*command, **how)
+            raise AutoReconnect("the reply is lost")
+
+        lock._update = lost
+        self.assertRaises(AutoReconnect, lock.acquire)
+        self.assertEqual(locks.count_documents({}), 0)
+
+    def test_one_that_gives_up_takes_its_place_with_it(self):
+        with Lock(locks, "key", TTL):
+            self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
+            self.assertEqual(locks.find_one()["line"], [])
+
+    def test_one_in_line_goes_before_one_that_polls(self):
+        order, all = [], []
+
+        def take(kind):
+            with kind(locks, "key", TTL):
+                order.append(kind)
+
+        with Lock(locks, "key", TTL):
+            for kind in Lock, LockInLine:
+                all.append(threading.Thread(target=take, args=(kind,)))
+                all[-1].start()
+            while not locks.find_one().get("line"):
+                time.sleep(0.01)
+        for thread in all:
+            thread.join()
+        self.assertEqual(order, [LockInLine, Lock])
+
+
+if __name__ == "__main__":
+    unittest.main()
