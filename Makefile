@@ -402,11 +402,12 @@ vectors: ## develop: writes the test vectors of docs/internals/format.md
 # An interpreter with PyMongo, for the test of examples/other-languages.
 PYTHON_ROOT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/python
 .PHONY: python
-python: $(PYTHON_ROOT)/bin/python3 ## use: a Python with PyMongo for the tests (needs python3)
+python: $(PYTHON_ROOT)/ready ## use: a Python with PyMongo for the tests (needs python3)
 
-$(PYTHON_ROOT)/bin/python3:
-	python3 -m venv "$(PYTHON_ROOT)"
-	"$(PYTHON_ROOT)/bin/pip" install --quiet --disable-pip-version-check 'pymongo>=4.5,<5' || { rm -r "$(PYTHON_ROOT)"; exit 1; }
+$(PYTHON_ROOT)/ready:
+	python3 -m venv --clear "$(PYTHON_ROOT)"
+	"$(PYTHON_ROOT)/bin/pip" install --quiet --disable-pip-version-check 'pymongo>=4.5,<5'
+	touch "$@"
 
 .PHONY: server
 server: $(SECANTUS_ROOT)/bin/secantusd-rs ## use: builds a server for serve and test (needs cargo)

@@ -41,13 +41,12 @@ func TestControlTheVectorsTellALibraryWithoutASafety(t *testing.T) {
 
 // tried makes a vector, unless a step goes otherwise than the vector says.
 func tried(t *testing.T, of state) (is string, whole bool) {
-	done := make(chan struct{})
+	vector := make(chan string, 1)
 	go func() {
-		defer close(done)
-		is = text(made(quiet{t}, of), "") + "\n"
-		whole = true
+		defer close(vector)
+		vector <- text(made(quiet{t}, of), "") + "\n" //nolint:testifylint // quiet ends this goroutine alone
 	}()
-	<-done
+	is, whole = <-vector
 	return is, whole
 }
 

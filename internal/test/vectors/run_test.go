@@ -49,7 +49,7 @@ func TestARunnerObjectsToAnyChangeOfAVector(t *testing.T) {
 			vector, err := os.ReadFile(filepath.Join(folder, change.file))
 			require.NoError(t, err)
 			changed := strings.ReplaceAll(string(vector), change.from, change.to)
-			require.False(t, changed == string(vector), "%s has nothing like that", change.file)
+			require.NotEqual(t, string(vector), changed, "%s has nothing like that", change.file)
 			var all []error
 			for _, err := range run(t.Context(), inMemory(t), []byte(changed)) {
 				all = append(all, err)

@@ -38,7 +38,7 @@ func states() []state {
 	return []state{
 		{"free", "a key without a document", func(*scene) {}, []step{
 			{"an acquire inserts the document", func(s *scene) { s.acquire(claim(first)) }},
-			{"a release whose reply was lost, sent again, finds nothing", func(s *scene) { s.release(first, gone) }},
+			{"a release whose reply was lost, sent again, finds nothing", func(s *scene) { s.release(first, store.ErrGone) }},
 			{"the clean-up of a claim that never arrived finds nothing", func(s *scene) { s.undo(first) }},
 			{"the first grant makes the TTL index", func(s *scene) { s.ok(s.store.EnsureIndex(s.ctx)) }},
 		}},
@@ -47,7 +47,7 @@ func states() []state {
 			{"a claim that waits is refused, and joins the line", func(s *scene) { s.refused(waiting(second, listener)) }},
 			{"the holder renews", func(s *scene) { s.renew(first, nil) }},
 			{"a process that cannot tell whether it may trust its lease renews", func(s *scene) { s.store = s.another(); s.renew(first, nil) }},
-			{"a renewal of one that does not hold the key finds nothing", func(s *scene) { s.renew(second, gone) }},
+			{"a renewal of one that does not hold the key finds nothing", func(s *scene) { s.renew(second, store.ErrGone) }},
 			{"a late copy of an older renewal finds nothing", func(s *scene) {
 				s.renew(first, nil)
 				late := s.last()
@@ -55,7 +55,7 @@ func states() []state {
 				s.again(late)
 			}},
 			{"the holder releases, and the document goes", func(s *scene) { s.release(first, nil) }},
-			{"a release of one that does not hold the key finds nothing", func(s *scene) { s.release(second, gone) }},
+			{"a release of one that does not hold the key finds nothing", func(s *scene) { s.release(second, store.ErrGone) }},
 			{"a claim whose reply was lost is cleaned up", func(s *scene) { s.undo(first) }},
 			{"an operator breaks the lock", func(s *scene) { s.ok(s.store.Break(s.ctx, ref(first), "it hangs", false)) }},
 		}},
@@ -63,7 +63,7 @@ func states() []state {
 			holding(s)
 			s.ok(s.store.Break(s.ctx, ref(first), "it hangs", false))
 		}, []step{
-			{"a renewal finds nothing, and reads why", func(s *scene) { s.renew(first, broken) }},
+			{"a renewal finds nothing, and reads why", func(s *scene) { s.broken(first) }},
 			{"the holder releases", func(s *scene) { s.release(first, nil) }},
 		}},
 		{"awaited", "a key that is held, and two wait for it", awaited, []step{
@@ -108,8 +108,8 @@ func states() []state {
 				s.beforeSwap = func() { s.release(first, nil) }
 				s.refused(claim(second))
 			}},
-			{"a process that cannot tell whether it may trust its lease does not renew it", func(s *scene) { s.store = s.another(); s.renew(first, gone) }},
-			{"a renewal after the takeover finds nothing", func(s *scene) { s.takes(claim(second)); s.renew(first, gone) }},
+			{"a process that cannot tell whether it may trust its lease does not renew it", func(s *scene) { s.store = s.another(); s.renew(first, store.ErrGone) }},
+			{"a renewal after the takeover finds nothing", func(s *scene) { s.takes(claim(second)); s.renew(first, store.ErrGone) }},
 		}},
 		{"shared", "a key with two readers", readers, []step{
 			{"a claim that would have it alone is refused", func(s *scene) { s.refused(claim("THIRD")) }},
