@@ -52,15 +52,17 @@ class Locks(unittest.TestCase):
             locks.update_one({}, {"$set": what})
             seen = locks.find_one()
             for kind in Lock, LockInLine:
-                self.assertRaises(Foreign, kind(locks, "key", TTL).acquire)
+                self.assertRaises(Foreign, kind(locks, "key", TTL).acquire, TTL)
             self.assertEqual(locks.find_one(), seen)
 
     def test_a_key_that_a_session_keeps_is_not_taken(self):
-        dead = self.dies()
-        locks.update_one({}, {"$set": {"session": "of another"}})
-        for kind in Lock, LockInLine:
-            self.assertRaises(TimeoutError, kind(locks, "key", TTL).acquire, 2 * TTL)
-        self.assertEqual([dead.id], list(locks.find_one()["holders"]))
+        for of in "", "holders.%s.":  # exclusive holders have it in the document
+            locks.drop()
+            dead = self.dies()
+            locks.update_one({}, {"$set": {of.replace("%s", dead.id) + "session": "of another"}})
+            for kind in Lock, LockInLine:
+                self.assertRaises(TimeoutError, kind(locks, "key", TTL).acquire, 2 * TTL)
+            self.assertEqual([dead.id], list(locks.find_one()["holders"]))
 
     def test_a_claim_whose_reply_is_lost_is_undone(self):
         lock = Lock(locks, "key", TTL)
