@@ -54,4 +54,5 @@ func tried(t *testing.T, of state) (is string, whole bool) {
 type quiet struct{ testing.TB }
 
 func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(string, ...any) { runtime.Goexit() }
 func (quiet) FailNow()              { runtime.Goexit() }

@@ -34,7 +34,7 @@ func made(t testing.TB, of state) bson.D {
 	var before bson.A
 	var tests bson.A
 	for _, one := range of.steps {
-		initial, test := play(t, of, one)
+		initial, test := record(t, of, one)
 		if before != nil {
 			require.Equal(t, before, initial, "%s: the state is another one each time", of.name)
 		}
@@ -88,10 +88,10 @@ func entities() bson.A {
 	}
 }
 
-// play has a step done, and returns the state before it and the test.
-func play(t testing.TB, of state, one step) (before bson.A, test bson.D) {
+// record has a step done, and returns the state before it and the test.
+func record(t testing.TB, of state, one step) (before bson.A, test bson.D) {
 	t.Helper()
-	s := newScene(t)
+	s := newFixture(t)
 	of.before(s)
 	f := &fixer{began: s.began}
 	all := s.documents()
@@ -147,89 +147,106 @@ func read(t testing.TB, raw bson.Raw) (d bson.D) {
 	return d
 }
 
+// An operation is a command as a driver's user sends it.
+type operation struct {
+	name, object string
+	arguments    bson.D
+	result       any // nil if nothing was found
+}
+
+// What a driver adds to a command. Whatever else a command has is in the vector.
+var added = []string{"lsid", "txnNumber", "$db", "$clusterTime", "$readPreference", "maxTimeMS", "singleBatch", "ordered"}
+
 // operationOf turns a command into the operation by which a driver sends it, and into what is
-// seen of it then. What the driver adds is left out.
-func operationOf(t testing.TB, f *fixer, x exchange) (operation, event bson.D) {
+// seen of it then.
+func operationOf(t testing.TB, f *fixer, x exchange) (does, event bson.D) {
 	t.Helper()
-	command := read(t, x.command)
-	name := command[0].Key
-	var object, does string
-	var arguments bson.D
-	for _, e := range command {
-		if e.Key == "writeConcern" {
-			for id, concern := range concerns {
-				if assert.ObjectsAreEqual(concern, e.Value) {
-					object = id
-				}
-			}
-			require.NotEmpty(t, object, "a write concern that the vectors do not have: %v", e.Value)
-		}
-	}
-	take := func(as ...string) {
-		for i := 0; i < len(as); i += 2 {
-			if v := at(command, as[i]); v != nil {
-				arguments = append(arguments, bson.E{Key: as[i+1], Value: f.command(v)})
-			}
-		}
-	}
-	kept := []string{name, "writeConcern", "readConcern"}
-	var result any
-	reply := read(t, x.reply)
-	switch name {
+	reply, command := read(t, x.reply), read(t, x.command)
+	command = slices.DeleteFunc(command, func(e bson.E) bool { return slices.Contains(added, e.Key) })
+	var o operation
+	switch name := command[0].Key; name {
 	case "findAndModify":
-		kept = append(kept, "query", "update", "new", "upsert", "remove", "fields")
-		take("query", "filter", "update", "update", "upsert", "upsert", "fields", "projection")
-		does = "findOneAndDelete"
-		if at(command, "update") != nil {
-			does = "findOneAndUpdate"
-			require.Equal(t, true, at(command, "new"))
-			arguments = append(arguments, bson.E{Key: "returnDocument", Value: "After"})
-		}
-		result = f.document(at(reply, "value"))
+		o = modification(t, command, reply)
 	case "find":
-		kept = append(kept, "filter", "limit")
-		object, does = quick, "find"
-		take("filter", "filter")
-		arguments = append(arguments, bson.E{Key: "limit", Value: int32(1)})
-		command = slices.DeleteFunc(command, func(e bson.E) bool { return e.Key == "limit" })
-		command = append(command, arguments[1])
-		result = f.document(at(reply, "cursor.firstBatch"))
+		command[fieldOf(command, "limit")].Value = int32(1) // without a type that is the driver's
+		o = operation{"find", quick, bson.D{{Key: "filter", Value: at(command, "filter")}, {Key: "limit", Value: int32(1)}}, at(reply, "cursor.firstBatch")}
 	case "insert":
-		kept = append(kept, "documents")
-		object, does = wakes, "insertOne"
-		documents := at(command, "documents").(bson.A)
-		require.Len(t, documents, 1)
-		document := documents[0].(bson.D)
-		require.Equal(t, wake, command[0].Value)
-		arguments = bson.D{{Key: "document", Value: slices.DeleteFunc(slices.Clone(document), func(e bson.E) bool { return e.Key == "_id" })}}
-		for i := range document {
-			if document[i].Key == "_id" {
-				document[i].Value = bson.D{{Key: "$$type", Value: "objectId"}}
-			}
-		}
+		o = insertion(t, command)
 	case "createIndexes":
-		kept = append(kept, "indexes")
-		object, does = "database", "runCommand"
-		arguments = bson.D{{Key: "commandName", Value: name}, {Key: "command", Value: seen(f, command, kept)}}
-		result = bson.D{{Key: "ok", Value: int32(1)}}
+		own := fields(command, "createIndexes", "indexes", "writeConcern")
+		o = operation{"runCommand", "database", bson.D{{Key: "commandName", Value: name}, {Key: "command", Value: own}}, bson.D{{Key: "ok", Value: int32(1)}}}
 	default:
 		t.Fatalf("the vectors have no operation for %s", name)
 	}
-	operation = bson.D{{Key: "name", Value: does}, {Key: "object", Value: object}, {Key: "arguments", Value: arguments}}
+	does = bson.D{{Key: "name", Value: o.name}, {Key: "object", Value: o.object}, {Key: "arguments", Value: f.command(o.arguments)}}
 	switch code := at(reply, "code"); {
 	case code != nil:
-		operation = append(operation, bson.E{Key: "expectError", Value: bson.D{{Key: "errorCode", Value: code}}})
-	case does != "insertOne": // what that returns is the driver's
-		operation = append(operation, bson.E{Key: "expectResult", Value: result})
+		does = append(does, bson.E{Key: "expectError", Value: bson.D{{Key: "errorCode", Value: code}}})
+	case o.name != "insertOne": // what that returns is the driver's
+		does = append(does, bson.E{Key: "expectResult", Value: f.document(o.result)})
 	}
-	return operation, seen(f, command, kept)
+	return does, f.command(command).(bson.D)
 }
 
-func seen(f *fixer, command bson.D, kept []string) (event bson.D) {
-	for _, e := range command {
-		if slices.Contains(kept, e.Key) {
-			event = append(event, bson.E{Key: e.Key, Value: f.command(e.Value)})
+func modification(t testing.TB, command, reply bson.D) operation {
+	t.Helper()
+	o := operation{name: "findOneAndDelete", object: concernOf(t, command), result: at(reply, "value")}
+	for _, e := range command[1:] {
+		switch e.Key {
+		case "query":
+			o.arguments = append(o.arguments, bson.E{Key: "filter", Value: e.Value})
+		case "fields":
+			o.arguments = append(o.arguments, bson.E{Key: "projection", Value: e.Value})
+		case "update":
+			o.name = "findOneAndUpdate"
+			o.arguments = append(o.arguments, e)
+		case "new":
+			require.Equal(t, true, e.Value)
+			o.arguments = append(o.arguments, bson.E{Key: "returnDocument", Value: "After"})
+		case "upsert":
+			o.arguments = append(o.arguments, e)
+		case "remove", "writeConcern":
+		default:
+			t.Fatalf("the vectors have no %s", e.Key)
 		}
 	}
-	return event
+	order := []string{"filter", "update", "upsert", "projection", "returnDocument"} // as people read them
+	slices.SortFunc(o.arguments, func(a, b bson.E) int { return slices.Index(order, a.Key) - slices.Index(order, b.Key) })
+	return o
+}
+
+func insertion(t testing.TB, command bson.D) operation {
+	t.Helper()
+	require.Equal(t, wake, command[0].Value)
+	documents := at(command, "documents").(bson.A)
+	require.Len(t, documents, 1)
+	document := documents[0].(bson.D)
+	without := slices.DeleteFunc(slices.Clone(document), func(e bson.E) bool { return e.Key == "_id" })
+	document[fieldOf(document, "_id")].Value = bson.D{{Key: "$$type", Value: "objectId"}} // the driver makes it
+	return operation{name: "insertOne", object: wakes, arguments: bson.D{{Key: "document", Value: without}}}
+}
+
+// concernOf returns the collection of a vector that has the write concern of a command.
+func concernOf(t testing.TB, command bson.D) string {
+	t.Helper()
+	for id, concern := range concerns {
+		if assert.ObjectsAreEqual(concern, at(command, "writeConcern")) {
+			return id
+		}
+	}
+	t.Fatalf("a write concern that the vectors do not have: %v", at(command, "writeConcern"))
+	return ""
+}
+
+func fieldOf(d bson.D, name string) int {
+	return slices.IndexFunc(d, func(e bson.E) bool { return e.Key == name })
+}
+
+func fields(d bson.D, names ...string) (some bson.D) {
+	for _, e := range d {
+		if slices.Contains(names, e.Key) {
+			some = append(some, e)
+		}
+	}
+	return some
 }

@@ -24,8 +24,8 @@ const (
 	wake     = "locks.wake"
 )
 
-// A scene is a server in memory, and processes on it whose commands are recorded.
-type scene struct {
+// A fixture is a server in memory, and processes on it whose commands are recorded.
+type fixture struct {
 	t     testing.TB
 	ctx   context.Context
 	began time.Time
@@ -43,16 +43,16 @@ type scene struct {
 // An exchange is one command, with its reply.
 type exchange struct{ command, reply bson.Raw }
 
-func newScene(t testing.TB) *scene {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	s := &scene{t: t, ctx: t.Context(), link: memmongo.New().Link(), began: time.Now(), started: map[int64]bson.Raw{}}
+	s := &fixture{t: t, ctx: t.Context(), link: memmongo.New().Link(), began: time.Now(), started: map[int64]bson.Raw{}}
 	s.raw = s.connect(nil).Database(database).Collection(locks)
 	s.ok(s.raw.Database().CreateCollection(s.ctx, wake, options.CreateCollection().SetCapped(true).SetSizeInBytes(wakeSize)))
 	s.store = s.another()
 	return s
 }
 
-func (s *scene) connect(monitor *event.CommandMonitor) *mongo.Client {
+func (s *fixture) connect(monitor *event.CommandMonitor) *mongo.Client {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://memory:27017/?directConnection=true").SetDialer(s.link).SetMonitor(monitor))
 	s.ok(err)
 	s.t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(s.ctx)) })
@@ -60,7 +60,7 @@ func (s *scene) connect(monitor *event.CommandMonitor) *mongo.Client {
 }
 
 // another returns the store of a process that remembers nothing.
-func (s *scene) another() *mongostore.Store {
+func (s *fixture) another() *mongostore.Store {
 	s.driver = s.connect(&event.CommandMonitor{
 		Started:   func(_ context.Context, e *event.CommandStartedEvent) { s.begins(e) },
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { s.ends(e.RequestID, e.Reply) },
@@ -72,7 +72,7 @@ func (s *scene) another() *mongostore.Store {
 }
 
 // begins runs before a command is sent.
-func (s *scene) begins(e *event.CommandStartedEvent) {
+func (s *fixture) begins(e *event.CommandStartedEvent) {
 	command := slices.Clone(e.Command)
 	if run := s.beforeSwap; run != nil && isSwap(command) {
 		s.beforeSwap = nil
@@ -81,13 +81,13 @@ func (s *scene) begins(e *event.CommandStartedEvent) {
 	s.started[e.RequestID] = command
 }
 
-func (s *scene) ends(id int64, reply bson.Raw) {
+func (s *fixture) ends(id int64, reply bson.Raw) {
 	s.sent = append(s.sent, exchange{s.started[id], slices.Clone(reply)})
 }
 
 // fails records the one refusal that the library's steps meet here. The error is of a type that the
 // driver keeps to itself.
-func (s *scene) fails(id int64, err error) {
+func (s *fixture) fails(id int64, err error) {
 	s.t.Helper()
 	require.ErrorContains(s.t, err, "E11000")
 	reply, err := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: int32(duplicateKey)}})
@@ -105,13 +105,13 @@ func isSwap(command bson.Raw) bool {
 	return missing == nil && !upserts
 }
 
-func (s *scene) ok(err error) {
+func (s *fixture) ok(err error) {
 	s.t.Helper()
 	require.NoError(s.t, err)
 }
 
 // is fails unless an error is the one that a step must have; nil is none.
-func (s *scene) is(want, err error) {
+func (s *fixture) is(want, err error) {
 	s.t.Helper()
 	if want == nil {
 		s.ok(err)
@@ -122,75 +122,75 @@ func (s *scene) is(want, err error) {
 
 // acquire is the holder's claim, whose process remembers it. Other claims are each of a process that
 // knows nothing.
-func (s *scene) acquire(c store.Claim) {
+func (s *fixture) acquire(c store.Claim) {
 	s.t.Helper()
 	_, err := s.store.Acquire(s.ctx, c)
 	s.ok(err)
 }
 
-func (s *scene) takes(c store.Claim) {
+func (s *fixture) takes(c store.Claim) {
 	s.t.Helper()
 	_, err := s.another().Acquire(s.ctx, c)
 	s.ok(err)
 }
 
-func (s *scene) refused(c store.Claim) {
+func (s *fixture) refused(c store.Claim) {
 	s.t.Helper()
 	_, err := s.another().Acquire(s.ctx, c)
 	var held *store.HeldError
 	require.ErrorAs(s.t, err, &held)
 }
 
-func (s *scene) foreign(c store.Claim) {
+func (s *fixture) foreign(c store.Claim) {
 	s.t.Helper()
 	_, err := s.another().Acquire(s.ctx, c)
 	require.ErrorIs(s.t, err, store.ErrForeign)
 }
 
-func (s *scene) renew(id string, want error) {
+func (s *fixture) renew(id string, want error) {
 	s.t.Helper()
 	s.is(want, s.store.Renew(s.ctx, []store.Renewal{{Ref: ref(id), TTL: ttl}})[0].Err)
 }
 
 // broken renews a holder that an operator has broken.
-func (s *scene) broken(id string) {
+func (s *fixture) broken(id string) {
 	s.t.Helper()
 	var told *store.BrokenError
 	require.ErrorAs(s.t, s.store.Renew(s.ctx, []store.Renewal{{Ref: ref(id), TTL: ttl}})[0].Err, &told)
 }
 
-func (s *scene) release(id string, want error) {
+func (s *fixture) release(id string, want error) {
 	s.t.Helper()
 	s.is(want, s.store.Release(s.ctx, []store.Ending{{Ref: ref(id)}})[0].Err)
 }
 
-func (s *scene) releaseToLine(id string) {
+func (s *fixture) releaseToLine(id string) {
 	s.t.Helper()
 	s.ok(s.store.Release(s.ctx, []store.Ending{{Ref: ref(id), Line: true}})[0].Err)
 }
 
-func (s *scene) undo(id string) {
+func (s *fixture) undo(id string) {
 	s.t.Helper()
 	_, err := s.store.Undo(s.ctx, ref(id), nil)
 	s.ok(err)
 }
 
-func (s *scene) leave(p store.Place, silent bool) {
+func (s *fixture) leave(p store.Place, silent bool) {
 	s.t.Helper()
 	_, err := s.store.Leave(s.ctx, key, p, silent)
 	s.ok(err)
 }
 
-func (s *scene) tell(kind string, p store.Place) {
+func (s *fixture) tell(kind string, p store.Place) {
 	s.t.Helper()
 	s.ok(s.store.Notify(s.ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: kind, To: p.Address(), Place: p}))
 }
 
 // last returns the command that was sent last, and again sends it a second time, as a network
 // may.
-func (s *scene) last() bson.Raw { return s.sent[len(s.sent)-1].command }
+func (s *fixture) last() bson.Raw { return s.sent[len(s.sent)-1].command }
 
-func (s *scene) again(command bson.Raw) {
+func (s *fixture) again(command bson.Raw) {
 	s.t.Helper()
 	var bare bson.D
 	s.ok(bson.Unmarshal(command, &bare))
@@ -201,19 +201,19 @@ func (s *scene) again(command bson.Raw) {
 }
 
 // runOut sets a holder's end to two minutes ago, as if it had stopped to renew.
-func (s *scene) runOut(id string) {
+func (s *fixture) runOut(id string) {
 	past := time.Now().Add(-2 * time.Minute)
 	s.set("expireAt", past)
 	s.set("holders."+id+".expireAt", past)
 }
 
-func (s *scene) set(path string, value any) {
+func (s *fixture) set(path string, value any) {
 	_, err := s.raw.UpdateByID(s.ctx, key, bson.D{{Key: "$set", Value: bson.D{{Key: path, Value: value}}}})
 	s.ok(err)
 }
 
 // documents returns what is in the collection of the locks.
-func (s *scene) documents() (all []bson.D) {
+func (s *fixture) documents() (all []bson.D) {
 	cursor, err := s.raw.Find(s.ctx, bson.D{})
 	s.ok(err)
 	s.ok(cursor.All(s.ctx, &all))

@@ -81,61 +81,70 @@ func runAll(t *testing.T, connect func() *options.ClientOptions) {
 	}
 }
 
-// run runs the tests of a vector, and returns what was wrong with each.
-func run(ctx context.Context, connect func() *options.ClientOptions, vector []byte) map[string]error {
-	var file struct {
-		CreateEntities []bson.D
-		InitialData    []struct {
-			DatabaseName, CollectionName string
-			CreateOptions                struct {
-				Capped bool
-				Size   int64
-			}
-			Documents []bson.D
-		}
-		Tests []test
+// A vector is a file. Its fields are named in lower camel case there.
+type vector struct {
+	CreateEntities []bson.D
+	InitialData    []initialData
+	Tests          []test
+}
+
+type initialData struct {
+	DatabaseName, CollectionName string
+	CreateOptions                struct {
+		Capped bool
+		Size   int64
 	}
-	found := map[string]error{}
-	if err := unmarshal(vector, &file); err != nil {
+	Documents []bson.D
+}
+
+// run runs the tests of a vector, and returns what was wrong with each.
+func run(ctx context.Context, connect func() *options.ClientOptions, file []byte) map[string]error {
+	var v vector
+	if err := unmarshal(file, &v); err != nil {
 		return map[string]error{"the file": err}
 	}
-	for _, one := range file.Tests {
-		found[one.Description] = func() error {
-			own, err := mongo.Connect(connect().SetWriteConcern(writeconcern.Majority()))
-			if err != nil {
-				return err
-			}
-			defer disconnect(ctx, own)
-			for _, d := range file.InitialData {
-				db := own.Database(d.DatabaseName)
-				if err := db.Collection(d.CollectionName).Drop(ctx); err != nil {
-					return err
-				}
-				how := options.CreateCollection()
-				if d.CreateOptions.Capped {
-					how.SetCapped(true).SetSizeInBytes(d.CreateOptions.Size)
-				}
-				if err := db.CreateCollection(ctx, d.CollectionName, how); err != nil {
-					return err
-				}
-				if len(d.Documents) > 0 {
-					if _, err := db.Collection(d.CollectionName).InsertMany(ctx, d.Documents); err != nil {
-						return err
-					}
-				}
-			}
-			e, err := newCast(connect, file.CreateEntities)
-			defer e.close(ctx)
-			if err != nil {
-				return err
-			}
-			return one.run(ctx, e)
-		}()
+	found := map[string]error{}
+	for _, one := range v.Tests {
+		found[one.Description] = errors.Join(prepare(ctx, connect, v.InitialData), perform(ctx, connect, v.CreateEntities, one))
 	}
 	return found
 }
 
-// A test is one of a file. Its fields are named in lower camel case there.
+// prepare makes the collections as a test finds them.
+func prepare(ctx context.Context, connect func() *options.ClientOptions, all []initialData) error {
+	client, err := mongo.Connect(connect().SetWriteConcern(writeconcern.Majority()))
+	if err != nil {
+		return err
+	}
+	defer disconnect(ctx, client)
+	for _, d := range all {
+		coll, how := client.Database(d.DatabaseName).Collection(d.CollectionName), options.CreateCollection()
+		if d.CreateOptions.Capped {
+			how.SetCapped(true).SetSizeInBytes(d.CreateOptions.Size)
+		}
+		if err := errors.Join(coll.Drop(ctx), coll.Database().CreateCollection(ctx, coll.Name(), how)); err != nil {
+			return err
+		}
+		if len(d.Documents) == 0 {
+			continue
+		}
+		if _, err := coll.InsertMany(ctx, d.Documents); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func perform(ctx context.Context, connect func() *options.ClientOptions, entities []bson.D, one test) error {
+	c, err := newEntityMap(connect, entities)
+	defer c.close(ctx)
+	if err != nil {
+		return err
+	}
+	return one.run(ctx, c)
+}
+
+// A test is one of a vector.
 type test struct {
 	Description string
 	Operations  []struct {
@@ -150,7 +159,7 @@ type test struct {
 	}
 }
 
-func (x test) run(ctx context.Context, e *cast) error {
+func (x test) run(ctx context.Context, e *entityMap) error {
 	for i, o := range x.Operations {
 		got, err := e.do(ctx, o.Name, o.Object, o.Arguments)
 		switch {
@@ -198,8 +207,8 @@ func unmarshal(text []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// The entities of a test are its drivers, and what they have.
-type cast struct {
+// An entityMap has the drivers of a test, and what they have.
+type entityMap struct {
 	clients     map[string]*mongo.Client
 	databases   map[string]*mongo.Database
 	collections map[string]*mongo.Collection
@@ -230,14 +239,14 @@ func (p *tap) started(_ context.Context, e *event.CommandStartedEvent) {
 
 func disconnect(ctx context.Context, c *mongo.Client) { _ = c.Disconnect(context.WithoutCancel(ctx)) }
 
-func (e *cast) close(ctx context.Context) {
+func (e *entityMap) close(ctx context.Context) {
 	for _, c := range e.clients {
 		disconnect(ctx, c)
 	}
 }
 
-func newCast(connect func() *options.ClientOptions, all []bson.D) (*cast, error) {
-	e := &cast{map[string]*mongo.Client{}, map[string]*mongo.Database{}, map[string]*mongo.Collection{}, map[string]*tap{}}
+func newEntityMap(connect func() *options.ClientOptions, all []bson.D) (*entityMap, error) {
+	e := &entityMap{map[string]*mongo.Client{}, map[string]*mongo.Database{}, map[string]*mongo.Collection{}, map[string]*tap{}}
 	for _, one := range all {
 		of := one[0].Value.(bson.D)
 		id, _ := at(of, "id").(string)
@@ -280,7 +289,7 @@ func newCast(connect func() *options.ClientOptions, all []bson.D) (*cast, error)
 }
 
 // do runs one operation. Its result is a document, a list of documents, or nil.
-func (e *cast) do(ctx context.Context, name, object string, arguments bson.D) (any, error) {
+func (e *entityMap) do(ctx context.Context, name, object string, arguments bson.D) (any, error) {
 	coll := e.collections[object]
 	projection := at(arguments, "projection")
 	switch name {
