@@ -92,17 +92,24 @@ func TestPartitionsShowsWhichWorkerHasWhich(t *testing.T) {
 	assert.Contains(t, p.prints("partitions"), "nothing in")
 }
 
-func TestPartitionsWithoutAWorkerAreShown(t *testing.T) {
+func TestPartitionsOfOneThatDrainsThoseHeldByHandAndFreeOnesAreShown(t *testing.T) {
 	t.Parallel()
+	a, drains := assign.Part{Worker: "a", Owner: "host-a"}, assign.Part{Worker: "b", Owner: "host-b"}
 	s := assign.State{
-		Workers:    []assign.Worker{{ID: "a", Owner: "host-a", Weight: 2}},
-		Partitions: []assign.Part{{Worker: "a"}, {}, {Worker: "gone"}, {Worker: "a"}, {Worker: "a"}},
+		Workers:    []assign.Worker{{ID: "a", Owner: "host-a", Weight: 2, Age: time.Minute}},
+		Partitions: []assign.Part{a, {}, drains, a, a, {}, drains, {Owner: "ops"}},
 	}
 	all := sharingOf("orders", s)
-	require.Len(t, all, 2)
-	assert.Equal(t, []int{0, 3, 4}, all[0].Partitions)
-	assert.Equal(t, "0 3-4", ranges(all[0].Partitions))
-	assert.Equal(t, []cell{{"orders", bold}, {"no worker", yellow}, {}, {}, {"2 partitions", plain}, {"1-2", dim}}, all[1].cells())
+	require.Len(t, all, 4)
+	name := cell{"orders", bold}
+	for i, want := range [][]cell{
+		{name, {"host-a", plain}, {span(time.Minute), plain}, {"weight 2", plain}, {"3 partitions", plain}, {"0 3-4", dim}},
+		{name, {"host-b", plain}, {}, {"drains", plain}, {"2 partitions", plain}, {"2 6", dim}},
+		{name, {"ops", plain}, {}, {"held by hand", yellow}, {"1 partitions", plain}, {"7", dim}},
+		{name, {"no worker", yellow}, {}, {}, {"2 partitions", plain}, {"1 5", dim}},
+	} {
+		assert.Equal(t, want, all[i].cells())
+	}
 }
 
 func TestJobsShowsDueTimesAndRuns(t *testing.T) {

@@ -17,12 +17,13 @@ type partitionsCmd struct {
 	Resize int      `help:"Change the number of partitions of one name: its workers stop, and start again." placeholder:"N"`
 }
 
-// A sharingView is one worker, or the partitions that none has.
+// A sharingView is one worker with its partitions. Others show partitions that no worker has: those that
+// are held by hand have an owner and no worker, and those that are free have neither.
 type sharingView struct {
 	Name       string    `json:"name"`
-	Owner      string    `json:"owner,omitempty"` // empty: no worker has the partitions
+	Owner      string    `json:"owner,omitempty"`
 	Worker     string    `json:"worker,omitempty"`
-	Weight     int       `json:"weight,omitempty"`
+	Weight     int       `json:"weight,omitempty"` // of one that drains it is not known
 	Since      time.Time `json:"since,omitzero"`
 	Partitions []int     `json:"partitions"`
 
@@ -30,11 +31,18 @@ type sharingView struct {
 }
 
 func (v sharingView) cells() []cell {
-	n := fmt.Sprintf("%d partitions", len(v.Partitions))
-	if v.Worker == "" {
-		return []cell{{shown(v.Name), bold}, {"no worker", yellow}, {}, {}, {n, plain}, {ranges(v.Partitions), dim}}
+	owner, age, weight := cell{shown(v.Owner), plain}, cell{}, cell{fmt.Sprintf("weight %d", v.Weight), plain}
+	switch {
+	case v.Owner == "":
+		owner, weight = cell{"no worker", yellow}, cell{}
+	case v.Worker == "":
+		weight = cell{"held by hand", yellow}
+	case v.Weight == 0:
+		weight = cell{"drains", plain}
+	default:
+		age = cell{span(v.age), plain}
 	}
-	return []cell{{shown(v.Name), bold}, {shown(v.Owner), plain}, {span(v.age), plain}, {fmt.Sprintf("weight %d", v.Weight), plain}, {n, plain}, {ranges(v.Partitions), dim}}
+	return []cell{{shown(v.Name), bold}, owner, age, weight, {fmt.Sprintf("%d partitions", len(v.Partitions)), plain}, {ranges(v.Partitions), dim}}
 }
 
 // ranges shows ascending numbers, as in "0-17 19".
@@ -55,24 +63,33 @@ func ranges(all []int) string {
 	return strings.Join(parts, " ")
 }
 
-// sharingOf returns the workers of a name with their partitions, and at the end those that none has.
+// sharingOf returns the workers of a name with their partitions, then others that have some, and at the
+// end the partitions that are free.
 func sharingOf(name string, s assign.State) []sharingView {
-	place := make(map[string]int)
+	type holder struct{ worker, owner string }
+	place := make(map[holder]int)
 	all := make([]sharingView, 0, len(s.Workers)+1)
 	for i, w := range s.Workers {
-		place[w.ID] = i
+		place[holder{w.ID, w.Owner}] = i
 		all = append(all, sharingView{Name: name, Owner: w.Owner, Worker: w.ID, Weight: w.Weight, Since: w.Since.UTC(), age: w.Age, Partitions: []int{}})
 	}
-	none := sharingView{Name: name}
+	free := sharingView{Name: name}
 	for id, p := range s.Partitions {
-		if i, ok := place[p.Worker]; ok {
-			all[i].Partitions = append(all[i].Partitions, id)
-		} else {
-			none.Partitions = append(none.Partitions, id)
+		if p.Owner == "" {
+			free.Partitions = append(free.Partitions, id)
+			continue
 		}
+		h := holder{p.Worker, p.Owner}
+		i, known := place[h]
+		if !known {
+			i = len(all)
+			place[h] = i
+			all = append(all, sharingView{Name: name, Owner: p.Owner, Worker: p.Worker})
+		}
+		all[i].Partitions = append(all[i].Partitions, id)
 	}
-	if len(none.Partitions) > 0 {
-		all = append(all, none)
+	if len(free.Partitions) > 0 {
+		all = append(all, free)
 	}
 	return all
 }
