@@ -10,6 +10,7 @@ var assigned = []check{
 	{name: "assign: two workers", module: "Assign"},
 	{name: "assign: three partitions", module: "Assign", large: true, set: map[string]string{"N": "3"}},
 	{name: "assign: four changes", module: "Assign", large: true, set: map[string]string{"Changes": "4"}},
+	{name: "assign: three workers", module: "Assign", large: true, set: map[string]string{"Workers": "{1, 2, 3}"}},
 	{name: "assign: three workers, four changes", module: "Assign", large: true, set: map[string]string{"Workers": "{1, 2, 3}", "Changes": "4"}},
 
 	{name: "assign: mutant: released before the work returned", module: "Assign", finds: "Exclusion",
