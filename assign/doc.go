@@ -24,8 +24,8 @@
 //
 // # How it works
 //
-// Each process is a worker. It holds a seat, one of as many permits of the key "orders/workers" as
-// there are partitions, and a lease of "orders/0017" for each partition that it works on. It reads the
+// Each process is a worker. It holds a seat, which is a permit of the key "orders/workers", and a
+// lease of "orders/0017" for each partition that it works on. It reads the
 // seats when a notice says that a worker came or went, every third of a TTL, and when a seat would run
 // out. From the seats, and from who has which partition, each worker computes the same plan. It waits
 // in the line of each partition that it should have. A worker that has a partition which belongs to

@@ -98,13 +98,171 @@ func TestWorkWithoutProgressIsStopped(t *testing.T) {
 			return ctx.Err()
 		}, assign.MaxStall(5*time.Second))
 		require.ErrorIs(t, <-causes, mongolock.ErrStalled)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		assert.ElementsMatch(t, []int{0, 1, 1}, []int{<-calls, <-calls, <-calls}, "it is called again once it has returned")
 		a.cancel()
 		<-causes
 		<-causes
 		require.NoError(t, <-a.over)
 		require.NoError(t, a.client.Close())
+	})
+}
+
+func TestWorkThatStallsAgainAndAgainIsCalledLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 1)
+		var calls atomic.Int64
+		a := f.startWith("a", func(ctx context.Context, _ assign.Partition) error {
+			calls.Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		}, assign.MaxStall(10*time.Millisecond))
+		time.Sleep(10 * time.Second)
+		first := calls.Swap(0)
+		assert.LessOrEqual(t, first, int64(9))
+		time.Sleep(50 * time.Second)
+		assert.LessOrEqual(t, calls.Load(), int64(8), "in five times as long")
+		assert.Positive(t, calls.Load())
+		f.stop(a)
+	})
+}
+
+func TestPartitionsThatCannotBeHadKeepNoOthersFromWork(t *testing.T) {
+	hang := assign.Prepare(func(ctx context.Context, p assign.Partition) error {
+		if p.ID%2 == 0 {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	})
+	for called, test := range map[string]struct {
+		spoil func(*testing.T, *memstore.Store, *mongolock.Client, string) error
+		opts  []assign.Option
+	}{
+		"held by hand": {spoil: func(t *testing.T, _ *memstore.Store, op *mongolock.Client, key string) error {
+			_, err := op.Acquire(t.Context(), key)
+			return err
+		}},
+		"permits": {spoil: func(t *testing.T, _ *memstore.Store, op *mongolock.Client, key string) error {
+			_, err := op.Acquire(t.Context(), key, mongolock.OneOf(2))
+			return err
+		}},
+		"of another program": {spoil: func(_ *testing.T, in *memstore.Store, _ *mongolock.Client, key string) error {
+			in.Put(key, "x")
+			return nil
+		}},
+		"prepared for ever": {opts: []assign.Option{hang}},
+	} {
+		t.Run(called, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, memstore.New(), 48)
+				op, err := mongolock.NewWithStore(f.in)
+				require.NoError(t, err)
+				for id := 0; id < 48 && test.spoil != nil; id += 2 {
+					require.NoError(t, test.spoil(t, f.in, op, fmt.Sprintf("%s/%04d", name, id)))
+				}
+				a := f.start("a", test.opts...)
+				time.Sleep(time.Minute)
+				assert.Equal(t, map[string]int{"a": 24}, f.shares())
+				require.NoError(t, op.Close())
+				f.stop(a)
+			})
+		})
+	}
+}
+
+// The work of a is slow to return: a slot of the newcomer is not kept for it.
+func TestOwnersThatAreSlowToReturnKeepNoOthersFromHandingOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 64)
+		a := f.startWith("a", func(ctx context.Context, p assign.Partition) error {
+			f.begin("a", p)
+			<-ctx.Done()
+			f.end("a", p)
+			if p.ID < 40 {
+				time.Sleep(time.Minute)
+			}
+			return ctx.Err()
+		}, assign.Grace(2*time.Minute))
+		time.Sleep(time.Second)
+		b := f.start("b") // it should have 32 to 63
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, map[string]int{"a": 32, "b": 24}, f.shares())
+		a.cancel()
+		b.cancel()
+		require.NoError(t, <-a.over)
+		require.NoError(t, <-b.over)
+		require.NoError(t, a.client.Close())
+		require.NoError(t, b.client.Close())
+	})
+}
+
+func TestTheClientsLimitsDoNotEndASeat(t *testing.T) {
+	for called, limit := range map[string]mongolock.ClientOption{
+		"MaxHold": mongolock.MaxHold(5 * time.Second), "MaxStall": mongolock.MaxStall(5 * time.Second), "MaxWait": mongolock.MaxWait(1),
+	} {
+		t.Run(called, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, memstore.New(), 1)
+				f.clientOpts = []mongolock.ClientOption{limit}
+				a, b := f.start("a"), f.start("b")
+				time.Sleep(10 * time.Minute)
+				s, err := assign.Look(t.Context(), a.client, name)
+				require.NoError(t, err)
+				require.Len(t, s.Workers, 2)
+				for _, w := range s.Workers {
+					assert.Greater(t, w.Age, 9*time.Minute)
+				}
+				if called == "MaxWait" {
+					assert.LessOrEqual(t, a.link.sent("acquire")+b.link.sent("acquire"), 5)
+				}
+				f.stop(a, b)
+			})
+		})
+	}
+}
+
+func TestAKeyOfWorkersThatIsHeldByOthersIsNamed(t *testing.T) {
+	for how, held := range map[string][]mongolock.AcquireOption{
+		"shared": {mongolock.Shared()}, "one of 2 permits": {mongolock.OneOf(2)},
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, memstore.New(), 4)
+				op, err := mongolock.NewWithStore(f.in)
+				require.NoError(t, err)
+				l, err := op.Acquire(t.Context(), name+"/workers", held...)
+				require.NoError(t, err)
+				a := f.start("a")
+				err = <-a.over
+				require.ErrorIs(t, err, mongolock.ErrModeMismatch)
+				assert.EqualError(t, err, "assign: \"orders\": the key of the workers is held, and not by workers (`mongolock show orders/workers` says by whom): "+
+					`mongolock: "orders/workers" is in use as `+how+`, not as one of 5004 permits`)
+				require.NoError(t, a.client.Close())
+				require.NoError(t, l.Release())
+				require.NoError(t, op.Close())
+			})
+		})
+	}
+}
+
+func TestNotesOfOthersChangeNoPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		op, err := mongolock.NewWithStore(f.in)
+		require.NoError(t, err)
+		a := f.start("a")
+		time.Sleep(time.Second)
+		for _, note := range []string{"", "worker x", "worker x of weight 0", "worker x of weight -1", "worker x of weight 1001", "worker x of weight 9223372036854775807"} {
+			_, err := op.Acquire(t.Context(), name+"/workers", mongolock.OneOf(5016), mongolock.Note(note))
+			require.NoError(t, err)
+		}
+		_, err = op.Acquire(t.Context(), name+"/9999", mongolock.Note("worker x of 7 partitions"))
+		require.NoError(t, err)
+		b := f.start("b")
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"a": 8, "b": 8}, f.shares())
+		require.NoError(t, op.Close())
+		f.stop(a, b)
 	})
 }
 

@@ -134,6 +134,41 @@ func TestAPartitionThatCannotBePreparedStaysWhereItIs(t *testing.T) {
 	})
 }
 
+func TestFreePartitionsDoNotWaitForEachOthersPrepare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 64)
+		a := f.start("a")
+		time.Sleep(time.Minute)
+		b := f.start("b", loading(5*time.Second))
+		time.Sleep(2 * time.Second)
+		f.counted()
+		f.kill(a)
+		time.Sleep(time.Minute)
+		_, gaps := f.counted()
+		assert.Less(t, slices.Max(gaps), 36*time.Second, "its TTL, a second, and one Prepare")
+		assert.Equal(t, map[string]int{"b": 64}, f.shares())
+		f.bury(a)
+		f.stop(b)
+	})
+}
+
+func TestADrainWaitsForAWorkerThatStoodBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 1)
+		a := f.start("a")
+		time.Sleep(time.Second)
+		b := f.start("b", loading(2*time.Second))
+		time.Sleep(time.Minute)
+		assert.Equal(t, map[string]int{"a": 1}, f.shares())
+		f.stop(a)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"b": 1}, f.shares())
+		_, gaps := f.counted()
+		assert.Less(t, slices.Max(gaps), handoff)
+		f.stop(b)
+	})
+}
+
 func TestPrepareIsToldThatItsPartitionGoesElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 8)

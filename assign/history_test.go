@@ -156,14 +156,14 @@ func (f *fleet) missing() (all []int) {
 	return all
 }
 
-// deadInLine returns how many dead processes wait for a partition that no process works on, or for a
-// seat: the most of them for one key.
+// deadInLine returns how many dead processes wait for a partition that no process works on: the most
+// of them for one.
 func (h *history) deadInLine() (most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var keys []string
 	for _, id := range h.missing() {
-		keys = append(keys, name+"/workers", fmt.Sprintf("%s/%04d", name, id))
+		keys = append(keys, fmt.Sprintf("%s/%04d", name, id))
 	}
 	all, err := h.in.Look(context.Background(), keys)
 	require.NoError(h.t, err)

@@ -24,7 +24,7 @@ type link struct {
 
 	// Controls set these before the link is used.
 	claim func(context.Context, store.Claim) // runs before a claim
-	seen  func(*store.Status)                // changes what a look shows
+	seen  func(*store.Status)                // changes what a look or a list shows
 
 	mu      sync.Mutex // protects what follows
 	random  *rand.Rand
@@ -149,6 +149,9 @@ func (l *link) List(ctx context.Context, prefix string) iter.Seq2[store.Status, 
 			for s, err := range l.to.List(ctx, prefix) {
 				if err != nil {
 					return nil, err
+				}
+				if l.seen != nil {
+					l.seen(&s)
 				}
 				all = append(all, s)
 			}

@@ -49,9 +49,12 @@ func Weight(w int) Option {
 // Prepare calls f before this worker asks for a partition: to load what the work needs. The process
 // that has the partition goes on meanwhile. The Partition has no token and no lease yet. If f fails it
 // is called again after a pause, and after ten failures in a row Run gives up (ErrUnprepared). The
-// partition may go elsewhere after all: then the context ends, or the work is never called. A few are
-// prepared at a time, and a partition that no process has waits for it: it has to be quick, and to
-// end by a deadline of its own.
+// partition may go elsewhere after all: then the context ends, or the work is never called.
+//
+// Four partitions of other processes are prepared at a time, and another one for each that takes longer
+// than 5 s. Those that no process has, after a crash or when a drain's time is over, wait for their Prepare
+// alone: all of them are prepared at once. If that is too much, let f take turns. It has to end by a
+// deadline of its own.
 func Prepare(f Func) Option {
 	return option(func(c *config) error {
 		if c.prepare = f; f == nil {
@@ -63,9 +66,8 @@ func Prepare(f Func) Option {
 
 // Drain is how long a worker goes on at most when the context of Run has ended, until others have
 // asked for its partitions: by default 10 s. It hands over each when it is asked for. Afterwards, and if
-// there is no other worker, it stops: one that stands by, because there are more workers than
-// partitions, comes then. A process needs Drain and Grace together to end, and some ten seconds more
-// if the database hangs. With Drain(0) it stops at once.
+// there is no other worker, it stops. A process needs Drain and Grace together to end, and some ten
+// seconds more if the database hangs. With Drain(0) it stops at once.
 func Drain(d time.Duration) Option {
 	return option(func(c *config) error { c.drain = d; return notNegative("Drain", d) })
 }
@@ -83,8 +85,9 @@ func Grace(d time.Duration) Option {
 }
 
 // MaxStall ends the work of a partition that has not called Progress of its lease for d, as
-// mongolock.MaxStall does. The worker asks for the partition again when the work has returned. By
-// default Progress is not required, unless the client's MaxStall requires it.
+// mongolock.MaxStall does. The worker asks for the partition again when the work has returned, after a
+// pause that grows to 10 s if the work stalls each time. By default Progress is not required, unless the
+// client's MaxStall requires it.
 func MaxStall(d time.Duration) Option {
 	return option(func(c *config) error {
 		if c.maxStall = d; d <= 0 {

@@ -27,8 +27,8 @@ func TestBadInputIsNamedBeforeAnythingIsSent(t *testing.T) {
 		"assign: Run: the client is nil":                            assign.Run(t.Context(), nil, "orders", 1, idle),
 		"assign: Run: the name is empty":                            run("", 1, idle),
 		"assign: Run: the name has 1001 bytes: at most 1000":        run(strings.Repeat("n", 1001), 1, idle),
-		"assign: Run: 0 partitions: must be from 1 to 10000":        run("orders", 0, idle),
-		"assign: Run: 10001 partitions: must be from 1 to 10000":    run("orders", 10_001, idle),
+		"assign: Run: 0 partitions: must be from 1 to 5000":         run("orders", 0, idle),
+		"assign: Run: 5001 partitions: must be from 1 to 5000":      run("orders", 5_001, idle),
 		"assign: Run: fn is nil":                                    run("orders", 1, nil),
 		"assign: a nil Option":                                      run("orders", 1, idle, nil),
 		"assign: Weight(0): must be from 1 to 1000":                 run("orders", 1, idle, assign.Weight(0)),
@@ -39,7 +39,7 @@ func TestBadInputIsNamedBeforeAnythingIsSent(t *testing.T) {
 		"assign: WithLogger(nil): must not be nil":                  run("orders", 1, idle, assign.WithLogger(nil)),
 		"assign: Grace(0s): must be positive\nassign: a nil Option": run("orders", 1, idle, assign.Grace(0), nil),
 		"assign: Resize: the name is empty":                         assign.Resize(t.Context(), client, "", 1),
-		"assign: Resize: -1 partitions: must be from 1 to 10000":    assign.Resize(t.Context(), client, "orders", -1),
+		"assign: Resize: -1 partitions: must be from 1 to 5000":     assign.Resize(t.Context(), client, "orders", -1),
 		"assign: Look: the client is nil":                           look(t, nil),
 	} {
 		assert.EqualError(t, got, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -13,8 +14,12 @@ import (
 // prepareMost is how often in a row Prepare may fail.
 const prepareMost = 10
 
-// firm is how long work has to go on before a pause after it is a short one again.
-const firm = 10 * time.Second
+const (
+	firm = 10 * time.Second // how long work has to go on before a pause after it is a short one again
+
+	lostMost     = 10 * time.Second // the longest pause before a partition is asked for again whose lease has ended by itself
+	foreignPause = 30 * time.Second // before a key is asked for again that is not used as this package does
+)
 
 // A Partition is one that this process works on.
 type Partition struct {
@@ -54,7 +59,7 @@ func (r *run) follow(s *State) {
 		if mine && p == nil {
 			p = r.begin(id)
 		}
-		if mine && !p.isFree && id < len(s.Partitions) && s.Partitions[id].Worker == "" {
+		if mine && !p.isFree && id < len(s.Partitions) && s.Partitions[id].Owner == "" {
 			p.isFree = true
 			close(p.free)
 		}
@@ -130,7 +135,9 @@ func (r *run) begin(id int) *part {
 			r.hint()
 		}()
 		if r.ask(p) {
+			granted := time.Now()
 			r.hold(p)
+			r.rest(p, time.Since(granted))
 		}
 	})
 	return p
@@ -138,22 +145,30 @@ func (r *run) begin(id int) *part {
 
 // ask waits for the partition. It returns false if that is not to be worked on after all.
 func (r *run) ask(p *part) bool {
-	slots, free := r.asking, p.free
-	for entered := false; !entered; {
+	slots := r.asking
+	select {
+	case slots <- struct{}{}:
+	case <-p.free: // it is not worked on: its Prepare waits for no other
+		if slots = r.taking; !r.prepared(p) {
+			return false
+		}
 		select {
 		case slots <- struct{}{}:
-			entered = true
-		case <-free:
-			slots, free = r.taking, nil
 		case <-p.ctx.Done():
 			return false
 		}
-	}
-	defer func() { <-slots }()
-	if !r.prepared(p) {
+	case <-p.ctx.Done():
 		return false
 	}
-	opts := []mongolock.AcquireOption{mongolock.Yielding(), mongolock.Note(fmt.Sprintf(partNote, r.id, p.N))}
+	leave := sync.OnceFunc(func() { <-slots })
+	defer leave()
+	defer time.AfterFunc(slotMost, leave).Stop()
+	if slots == r.asking && !r.prepared(p) {
+		return false
+	}
+	opts := []mongolock.AcquireOption{
+		mongolock.Yielding(), mongolock.MaxWait(forever), mongolock.Note(fmt.Sprintf(partNote, r.id, p.N)),
+	}
 	if r.maxStall > 0 {
 		opts = append(opts, mongolock.MaxStall(r.maxStall))
 	}
@@ -169,14 +184,16 @@ func (r *run) ask(p *part) bool {
 			return true
 		case p.ctx.Err() != nil:
 			return false
-		case !passing(err):
+		case errors.Is(err, mongolock.ErrClosed), errors.Is(err, mongolock.ErrDisconnected):
 			r.fail(err)
 			return false
-		case errors.Is(err, mongolock.ErrHeld): // the client's MaxWait is over
-			continue
+		}
+		pause := pauses.Next()
+		if !passing(err) { // the others need not stand still for one
+			pause = foreignPause
 		}
 		r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
-		backoff.Sleep(p.ctx, pauses.Next())
+		backoff.Sleep(p.ctx, pause)
 	}
 }
 
@@ -235,6 +252,22 @@ func (r *run) hold(p *part) {
 	r.mu.Unlock()
 	r.await(p, returned)
 	r.warnOf(p.lease.Release())
+}
+
+// rest pauses if the lease has ended by itself: its work stalled, or it was broken. If that happens soon
+// again, the pause is longer.
+func (r *run) rest(p *part, held time.Duration) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	if r.pauses[p.ID] == nil || held >= firm {
+		r.pauses[p.ID] = backoff.New(pauseLeast, lostMost)
+	}
+	pause := r.pauses[p.ID].Next()
+	p.granted = false
+	r.mu.Unlock()
+	backoff.Sleep(p.ctx, pause)
 }
 
 // repeat calls the work until its context ends.

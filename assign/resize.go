@@ -2,27 +2,33 @@ package assign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/store"
 )
 
 const (
 	resizePause = 100 * time.Millisecond // between two looks while the number changes
-	resizeMost  = 5 * time.Second        // that Resize waits for workers to come again
+	resizeMost  = 5 * time.Second        // that Resize waits for a worker to come again
+	resizeNone  = 2 * time.Second        // the same if there was none, as one may have lost its seat just now
+	resizeOver  = time.Second            // after which a Resize that is not seen any longer has given up
 
 	// A Resize that waits says so every ten seconds at least. One that died must not stop the work for
 	// as long as its place counts.
 	resizeSeen = 15 * time.Second
 )
 
+var errNotAgain = fmt.Errorf("the workers have stopped, and none has come again in %v: their number of partitions may be the old one", resizeMost)
+
 // Resize changes the number of partitions of the workers that run: all stop, then they start again,
-// and Partition.N tells the work the new number. It returns when all have stopped and most wait to
-// start. If no worker runs, it changes nothing. Processes that start later have to be given the new
-// number, so call Resize before they are deployed. Call it on a client that runs no worker of the
-// name, and while no worker is cut off from the database: that one would know the old number only.
+// and Partition.N tells the work the new number. It returns when all have stopped and the first has
+// started. If no worker runs, it changes nothing. If none starts again within seconds, because all have
+// ended or are cut off from the database, it returns an error: then the first that comes decides. Processes
+// that start later have to be given the new number, so call Resize before they are deployed.
 func Resize(ctx context.Context, client *mongolock.Client, name string, n int) error {
 	if err := usable("Resize", client, name); err != nil {
 		return err
@@ -30,15 +36,56 @@ func Resize(ctx context.Context, client *mongolock.Client, name string, n int) e
 	if err := usableSize("Resize", n); err != nil {
 		return err
 	}
-	one, err := client.Acquire(ctx, name+"/resize") // one after the other
-	if err != nil {
+	if err := change(ctx, client, name, n); err != nil {
 		return fmt.Errorf("assign: resize %q: %w", name, err)
+	}
+	return nil
+}
+
+func change(ctx context.Context, client *mongolock.Client, name string, n int) error {
+	one, err := client.Acquire(ctx, name+"/resize", ours()...) // one after the other
+	if err != nil {
+		return err
 	}
 	defer func() { _ = one.Release() }()
 	before, err := readSeats(ctx, client, name)
 	if err != nil {
-		return fmt.Errorf("assign: resize %q: %w", name, err)
+		return err
 	}
+	most, none := resizeMost, errNotAgain
+	if len(before.Partitions) == 0 && !before.resizing {
+		most, none = resizeNone, nil
+	}
+	note := fmt.Sprintf(resizeNote, n)
+	for {
+		if err := stopAll(ctx, client, name, note); err != nil {
+			return err
+		}
+		// With a seat for the new number no worker can have one for another.
+		seat, err := client.Acquire(ctx, name+seats, seatsFor(n, note)...)
+		if errors.As(err, new(*store.MismatchError)) {
+			continue // a worker with the old number was quicker
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = seat.Release() }()
+		break
+	}
+	announce(client, name)
+	for began := time.Now(); time.Since(began) < most; {
+		if s, err := readSeats(ctx, client, name); err != nil || len(s.Workers) > 0 {
+			return err
+		}
+		if !backoff.Sleep(ctx, resizePause) {
+			return ctx.Err()
+		}
+	}
+	return none
+}
+
+// stopAll returns when no worker has a seat.
+func stopAll(ctx context.Context, client *mongolock.Client, name, note string) error {
 	asked := make(chan struct{})
 	told := make(chan struct{})
 	go func() { // Acquire does not say when it stands in line, which is what workers look for
@@ -52,45 +99,11 @@ func Resize(ctx context.Context, client *mongolock.Client, name string, n int) e
 			}
 		}
 	}()
-	all, err := client.Acquire(ctx, name+seats, mongolock.Note(fmt.Sprintf(resizeNote, n)))
+	all, err := client.Acquire(ctx, name+seats, append(ours(), mongolock.Note(note))...)
 	close(asked)
 	<-told
 	if err != nil {
-		return fmt.Errorf("assign: resize %q: %w", name, err)
+		return err
 	}
-	// Whoever comes first decides on the number, so those come first that know it.
-	wait, cancel := context.WithTimeout(all.Context(ctx), resizeMost)
-	defer cancel()
-	for backoff.Sleep(wait, resizePause) {
-		status, err := client.Inspect(wait, name+seats)
-		if err == nil && len(status.Waiting("", "")) >= min(n, len(before.Workers)) {
-			break
-		}
-	}
-	if err := all.Release(); err != nil {
-		return fmt.Errorf("assign: resize %q: %w", name, err)
-	}
-	announce(client, name)
-	return nil
-}
-
-// newSize finds out the number of partitions after a Resize. It returns false if ctx has ended.
-func (r *run) newSize(ctx context.Context) bool {
-	r.resized = true
-	for {
-		switch s, err := readSeats(ctx, r.client, r.name); {
-		case err != nil:
-		case s.resized > 0:
-			r.n = s.resized
-			return true
-		case len(s.Workers) > 0 && !s.resizing:
-			r.n = len(s.Partitions)
-			return true
-		case !s.resizing: // it gave up
-			return true
-		}
-		if !backoff.Sleep(ctx, resizePause) {
-			return false
-		}
-	}
+	return all.Release()
 }

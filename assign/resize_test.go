@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,12 +84,102 @@ func TestWithoutWorkersResizeChangesNothing(t *testing.T) {
 		c := f.start("c")
 		time.Sleep(time.Second)
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.NoError(t, assign.Resize(ctx, c.client, "others", 8))
-		assert.Less(t, time.Since(began), time.Second)
+		require.NoError(t, assign.Resize(t.Context(), c.client, "others", 8))
+		assert.Less(t, time.Since(began), 3*time.Second)
 		assert.Equal(t, map[string]int{"c": 16}, f.shares())
 		f.stop(c)
+	})
+}
+
+func TestAProcessThatStartsWhileResizeFindsNoWorkersWorks(t *testing.T) {
+	for after := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memstore.New(), 16)
+			op, err := mongolock.NewWithStore(newLink(f.in, 99))
+			require.NoError(t, err)
+			resized := make(chan error)
+			go func() { resized <- assign.Resize(t.Context(), op, name, 8) }()
+			time.Sleep(time.Duration(after) * 3 * time.Millisecond)
+			a := f.start("a")
+			require.NoError(t, <-resized)
+			time.Sleep(time.Second)
+			assert.Contains(t, []int{8, 16}, f.shares()["a"], "it had a seat before Resize, or after it")
+			require.NoError(t, op.Close())
+			f.stop(a)
+		})
+	}
+}
+
+// A line has 64 places, and a client one in each line.
+func TestResizeNeedsNoPlaceInALineOfWorkers(t *testing.T) {
+	for _, test := range []struct{ workers, n, to, by int }{
+		{2, 1, 4, 1}, // by the client of a worker that stands by
+		{2, 1, 4, 0}, // and of one that works
+		{66, 1, 2, 65},
+		{66, 66, 99, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memstore.New(), test.n)
+			var all []*process
+			var old atomic.Int64 // calls of the work with the old number
+			for i := range test.workers {
+				called := fmt.Sprint("p", i)
+				all = append(all, f.startWith(called, func(ctx context.Context, p assign.Partition) error {
+					if p.N == test.n {
+						old.Add(1)
+					}
+					return f.work(called)(ctx, p)
+				}))
+				if i == 0 {
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+			time.Sleep(10 * time.Second)
+			before, began := old.Load(), time.Now()
+			require.NoError(t, assign.Resize(t.Context(), all[test.by].client, name, test.to))
+			assert.Less(t, time.Since(began), time.Second)
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, before, old.Load(), "none comes again too early")
+			total := 0
+			for _, share := range f.shares() {
+				total += share
+			}
+			assert.Equal(t, test.to, total)
+			f.stop(all...)
+		})
+	}
+}
+
+func TestAWorkerThatWasCutOffDuringAResizeComesAgainWithTheNewNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		a, b := f.start("a"), f.start("b")
+		time.Sleep(time.Second)
+		a.link.set(true)
+		require.NoError(t, assign.Resize(t.Context(), b.client, name, 24), "once the seat of a has ended")
+		assert.Equal(t, map[string]int{"b": 24}, func() map[string]int { time.Sleep(time.Second); return f.shares() }())
+		a.link.set(false)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, map[string]int{"a": 12, "b": 12}, f.shares())
+		f.stop(a, b)
+	})
+}
+
+func TestAResizeAfterWhichNoWorkerComesAgainIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		op, err := mongolock.NewWithStore(f.in)
+		require.NoError(t, err)
+		a := f.start("a")
+		time.Sleep(time.Minute) // all leases are in the session
+		a.link.set(true)
+		require.EqualError(t, assign.Resize(t.Context(), op, name, 24),
+			`assign: resize "orders": the workers have stopped, and none has come again in 5s: their number of partitions may be the old one`)
+		a.link.set(false)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, map[string]int{"a": 16}, f.shares())
+		require.NoError(t, op.Close())
+		f.stop(a)
 	})
 }
 

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,8 +20,9 @@ import (
 const Topic = "assign"
 
 const (
-	atOnce       = 4                     // partitions that a worker asks for at the same time while others work on them
-	freeAtOnce   = 8                     // and those that are free
+	atOnce       = 4                     // partitions that a worker prepares and asks for at the same time while others work on them
+	freeAtOnce   = 8                     // those that are free and asked for at the same time
+	slotMost     = 5 * time.Second       // after which one that takes longer does not keep others from being asked for
 	breath       = 20 * time.Millisecond // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
 	lookAgain    = time.Second           // until the plan is carried out, and without a feed
 	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
@@ -45,11 +47,15 @@ var running sync.Map
 //
 // When ctx ends, Run hands over its partitions (see Drain) and returns nil. It waits for a database
 // that is out of reach: partitions whose leases end meanwhile are stopped. It returns ErrSize,
-// ErrRunning, ErrHung, ErrUnprepared, and errors that will not pass: mongolock.ErrForeign, ErrClosed
-// and ErrDisconnected; then it has handed over its partitions too.
+// ErrRunning, ErrHung, ErrUnprepared, and errors that will not pass: mongolock.ErrForeign and
+// ErrModeMismatch, if the key of the workers is not as this package makes it, ErrClosed and
+// ErrDisconnected; then it has handed over its partitions too.
 //
-// Of more workers than partitions, the last ones wait until another goes. Close the client after Run
-// has returned. Give it no MaxHold, MaxStall or MaxWait: the worker's own leases would have them too.
+// Of more workers than partitions, the last ones stand by until another goes. Close the client after Run
+// has returned. Its MaxHold and MaxStall apply to partitions, and its MaxWait to nothing here; give it
+// no NoRenewal. What others hold by hand under a partition's key keeps that partition alone from being
+// worked on. Under "orders/workers" it is an error (mongolock.ErrModeMismatch), or, if it is held
+// exclusively, no partition is worked on meanwhile.
 func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn Func, opts ...Option) error {
 	conf, err := newConfig(opts)
 	if err := errors.Join(usable("Run", client, name), usableSize("Run", n), err); err != nil {
@@ -71,7 +77,8 @@ func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn F
 	r := &run{
 		config: conf, client: client, name: name, id: rand.Text()[:12], n: n, fn: fn, base: base,
 		news:   make(chan struct{}, 1),
-		asking: make(chan struct{}, atOnce), taking: make(chan struct{}, freeAtOnce), parts: make(map[int]*part),
+		asking: make(chan struct{}, atOnce), taking: make(chan struct{}, freeAtOnce),
+		parts: make(map[int]*part), pauses: make(map[int]*backoff.Backoff),
 	}
 	r.feed = follow.New(base, client.Feed(), store.Audience{Topics: []string{Topic}}, func(n store.Notice) {
 		if n == (store.Notice{}) || n.Topic == Topic && n.Key == name {
@@ -96,21 +103,23 @@ type run struct {
 	fn     Func
 	base   context.Context // of the work: it does not end with Run's
 	news   chan struct{}   // asks for a look
-	asking chan struct{}   // has an element for each partition that is asked for while another works on it
+	asking chan struct{}   // has a slot for each partition that is asked for while another works on it
 	taking chan struct{}   // and for each that was free
 	work   sync.WaitGroup  // of parts
 
 	// These belong to the goroutine of Run.
-	n       int  // partitions
-	resized bool // the number may have changed since Run was called
-	plan    []bool
-	planned State // what the plan was made from
-	calm    bool  // how it was made
-	listed  time.Time
+	n        int  // partitions
+	seated   bool // it had a seat: the number may have changed since
+	plan     []bool
+	planned  State     // what the plan was made from
+	calm     bool      // how it was made
+	listed   time.Time // when was read last who has what
+	resizeAt time.Time // when a Resize was seen last
 
-	mu    sync.Mutex    // protects what follows; never held across a call
-	parts map[int]*part // by partition: those that are asked for, worked on or given back
-	why   error         // what makes Run end
+	mu     sync.Mutex               // protects what follows; never held across a call
+	parts  map[int]*part            // by partition: those that are asked for, worked on or given back
+	pauses map[int]*backoff.Backoff // by partition: before it is asked for again, if its lease has ended by itself
+	why    error                    // what makes Run end
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -130,9 +139,7 @@ func (r *run) run(ctx context.Context) error {
 		case resize:
 			r.stop(ErrResized)
 			r.release(seat)
-			if !r.newSize(ctx) {
-				return r.failure()
-			}
+			r.resizeAt = time.Now()
 		}
 		if err := r.failure(); err != nil {
 			return err
@@ -143,43 +150,48 @@ func (r *run) run(ctx context.Context) error {
 // sit makes this process a worker. It returns no lease and no error if ctx has ended.
 func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 	pauses := backoff.New(pauseLeast, pauseMost)
-	for {
+	for ctx.Err() == nil {
 		s, err := readSeats(ctx, r.client, r.name)
-		if err == nil && s.resized > 0 && s.resized != r.n && !r.resized {
-			return nil, &SizeError{r.name, r.n, s.resized} // it would be the first to come afterwards
+		n := len(s.Partitions)
+		refused := n > 0 && n != r.n && !r.seated
+		if s.resizing {
+			r.resizeAt = time.Now()
 		}
-		if err == nil && s.resizing && !r.resized { // in line behind it, this process would bring the old number back
-			if !backoff.Sleep(ctx, resizePause) {
-				return nil, nil
+		switch {
+		case err != nil:
+		case s.resizing, n == 0 && time.Since(r.resizeAt) < resizeOver, refused && len(s.Workers) == 0:
+			// A Resize is about to say the number, or keeps the seats for those that come again.
+			select {
+			case <-r.news:
+			case <-time.After(resizePause):
+			case <-ctx.Done():
 			}
 			continue
-		}
-		var seat *mongolock.Lease
-		if err == nil {
-			seat, err = r.client.Acquire(ctx, r.name+seats, mongolock.OneOf(r.n), mongolock.Note(fmt.Sprintf(seatNote, r.id, r.weight)))
+		case refused:
+			return nil, &SizeError{r.name, r.n, n}
+		default:
+			r.n = cmp.Or(n, r.n)
+			var seat *mongolock.Lease
+			if seat, err = r.client.Acquire(ctx, r.name+seats, seatsFor(r.n, fmt.Sprintf(seatNote, r.id, r.weight))...); err == nil {
+				r.seated = true
+				r.announce()
+				return seat, nil
+			}
 		}
 		var other *store.MismatchError
 		switch {
-		case err == nil:
-			r.announce()
-			return seat, nil
 		case ctx.Err() != nil:
-			return nil, nil
-		case errors.As(err, &other) && !r.resized:
-			return nil, &SizeError{r.name, r.n, other.Limit}
+		case errors.As(err, &other) && partsOf(other.Live, other.Limit) > 0: // others with another number were quicker
 		case other != nil:
-			if !r.newSize(ctx) {
-				return nil, nil
-			}
-			continue
+			return nil, fmt.Errorf("the key of the workers is held, and not by workers (`mongolock show %s` says by whom): %w", r.name+seats, err)
 		case !passing(err):
 			return nil, err
-		case errors.Is(err, mongolock.ErrHeld): // the client's MaxWait is over
-			continue
+		default:
+			r.logger.Warn("assign: could not become a worker, trying again", "name", r.name, "error", err)
+			backoff.Sleep(ctx, pauses.Next())
 		}
-		r.logger.Warn("assign: could not become a worker, trying again", "name", r.name, "error", err)
-		backoff.Sleep(ctx, pauses.Next())
 	}
+	return nil, nil
 }
 
 // passing reports whether an error may be gone the next time.
@@ -206,7 +218,6 @@ func (r *run) serve(ctx context.Context, seat *mongolock.Lease) outcome {
 	pauses := backoff.New(pauseLeast, pauseMost)
 	r.planned = State{}
 	for failures := 0; ; {
-		seat.Progress() // should the client's leases need it
 		wait, err := r.look(ctx)
 		switch {
 		case ctx.Err() != nil || r.failure() != nil:

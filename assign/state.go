@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,7 +19,8 @@ const (
 	seats      = "/workers"
 	digits     = 4
 	maxName    = 1000
-	maxParts   = 10_000 // permits that a key can have
+	maxParts   = 5_000
+	spareSeats = 5_000 // besides one for each partition: so the limit of the permits says how many partitions there are
 	seatNote   = "worker %s of weight %d"
 	partNote   = "worker %s of %d partitions"
 	resizeNote = "resize to %d partitions"
@@ -28,11 +30,10 @@ func partKey(name string, id int) string { return fmt.Sprintf("%s/%0*d", name, d
 
 // A State shows the workers of a name and their partitions, at one moment of the store's clock.
 type State struct {
-	Workers    []Worker // that have a seat, in order of their IDs
-	Partitions []Part   // by number; empty: no worker is there
+	Workers    []Worker // that are there and do not drain: the first that came is the first
+	Partitions []Part   // by number; empty: no such worker is there
 
-	resizing bool // a Resize waits for the seats, or has them
-	resized  int  // what it changes the number to, if that is known
+	resizing bool // a Resize waits for the seats, or has them all
 	others   bool // partitions of another number are worked on still
 }
 
@@ -48,8 +49,8 @@ type Worker struct {
 
 // A Part is a partition as a State shows it.
 type Part struct {
-	Worker string // the ID of the worker that has it; empty: it is free
-	Owner  string // of that worker's client
+	Worker string // the ID of the worker that has it, which drains if it is none of Workers; empty: no worker has it
+	Owner  string // of the client that has its key; with no Worker, the key is held by hand; empty: it is free
 	Since  time.Time
 	Waits  bool // a worker waits for it
 }
@@ -90,6 +91,18 @@ func usableSize(caller string, n int) error {
 	return nil
 }
 
+// seatsFor returns what a seat is asked for with, if there are n partitions.
+func seatsFor(n int, note string) []mongolock.AcquireOption {
+	return append(ours(), mongolock.OneOf(spareSeats+n), mongolock.Note(note))
+}
+
+const forever = 100 * 365 * 24 * time.Hour
+
+// ours returns options for leases that end only when this package says so, whatever the client's defaults are.
+func ours() []mongolock.AcquireOption {
+	return []mongolock.AcquireOption{mongolock.MaxHold(forever), mongolock.MaxStall(forever), mongolock.MaxWait(forever)}
+}
+
 // readSeats returns the workers, and how many partitions they have.
 func readSeats(ctx context.Context, client *mongolock.Client, name string) (State, error) {
 	status, err := client.Inspect(ctx, name+seats)
@@ -104,22 +117,31 @@ func seatsOf(status mongolock.Status) (s State) {
 		if !status.Live(h) {
 			continue
 		}
-		w := Worker{Owner: h.Owner, Since: h.Since, Age: status.Now.Sub(h.Since), Left: status.LeftOf(h)}
-		if _, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight); err == nil && status.Mode == store.Permits && w.Weight > 0 {
-			s.Workers = append(s.Workers, w)
-			s.Partitions = make([]Part, status.Limit)
+		n := partsOf(status.Mode, status.Limit)
+		if s.resizing = s.resizing || status.Mode == store.Exclusive; n == 0 {
+			continue
 		}
-		if status.Mode == store.Exclusive {
-			s.resizing = true
-			_, _ = fmt.Sscanf(h.Note, resizeNote, &s.resized) // otherwise the number is unknown
+		s.Partitions = make([]Part, n)
+		w := Worker{Owner: h.Owner, Since: h.Since, Age: status.Now.Sub(h.Since), Left: status.LeftOf(h)}
+		_, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight)
+		if err == nil && w.Weight > 0 && w.Weight <= maxWeight { // otherwise a Resize has it, or it is held by hand
+			s.Workers = append(s.Workers, w)
 		}
 	}
 	for _, w := range status.Line {
 		mode, _ := w.Place.Mode()
 		s.resizing = s.resizing || mode == store.Exclusive && status.Now.Sub(w.Seen) < resizeSeen
 	}
-	slices.SortFunc(s.Workers, func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Workers, func(a, b Worker) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
 	return s
+}
+
+// partsOf returns how many partitions there are if seats are held so; 0: those are no seats.
+func partsOf(m store.Mode, limit int) int {
+	if n := limit - spareSeats; m == store.Permits && n > 0 && n <= maxParts {
+		return n
+	}
+	return 0
 }
 
 // readParts adds which worker has which partition.
@@ -139,7 +161,7 @@ func (s *State) readParts(ctx context.Context, client *mongolock.Client, name st
 				of := 0
 				_, _ = fmt.Sscanf(h.Note, partNote, &p.Worker, &of) // otherwise it is held by hand
 				p.Owner, p.Since = h.Owner, h.Since
-				s.others = s.others || of > 0 && of != len(s.Partitions)
+				s.others = s.others || id < of && of != len(s.Partitions)
 			}
 		}
 		if id < len(s.Partitions) {
