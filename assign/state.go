@@ -14,7 +14,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The keys of workers for "orders" are "orders/workers" and "orders/0000" to "orders/9999".
+// The keys of workers for "orders" are "orders/workers" and "orders/0000" to "orders/4999".
 const (
 	seats      = "/workers"
 	digits     = 4
@@ -30,7 +30,7 @@ func partKey(name string, id int) string { return fmt.Sprintf("%s/%0*d", name, d
 
 // A State shows the workers of a name and their partitions, at one moment of the store's clock.
 type State struct {
-	Workers    []Worker // that are there and do not drain: the first that came is the first
+	Workers    []Worker // that are there and do not drain, in the order in which they came
 	Partitions []Part   // by number; empty: no such worker is there
 
 	resizing bool // a Resize waits for the seats, or has them all
@@ -159,7 +159,9 @@ func (s *State) readParts(ctx context.Context, client *mongolock.Client, name st
 		for _, h := range status.Holders {
 			if status.Live(h) {
 				of := 0
-				_, _ = fmt.Sscanf(h.Note, partNote, &p.Worker, &of) // otherwise it is held by hand
+				if _, err := fmt.Sscanf(h.Note, partNote, &p.Worker, &of); err != nil {
+					p.Worker = "" // it is held by hand
+				}
 				p.Owner, p.Since = h.Owner, h.Since
 				s.others = s.others || id < of && of != len(s.Partitions)
 			}
