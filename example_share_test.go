@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -32,6 +33,28 @@ func ExampleShared() {
 	// Output:
 	// a writer beside readers: true
 	// a reader beside a writer: true
+}
+
+// A tenant may have two requests under way at once, and all tenants together three.
+func ExampleFor() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	enter := func(tenant string) error {
+		_, err := mongolock.AcquireAll(ctx, client, []string{tenant, "~ all"},
+			mongolock.For(tenant, mongolock.OneOf(2)), mongolock.For("~ all", mongolock.OneOf(3)), mongolock.MaxWait(10*time.Millisecond))
+		return err
+	}
+	for _, tenant := range []string{"anna", "anna", "anna", "ben", "carl"} {
+		fmt.Println(tenant, errors.Is(enter(tenant), mongolock.ErrHeld))
+	}
+	// Output:
+	// anna false
+	// anna false
+	// anna true
+	// ben false
+	// carl true
 }
 
 // The mail server allows two connections, from any number of processes.

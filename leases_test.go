@@ -213,3 +213,46 @@ func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
 		assert.ErrorIs(t, err, errNet)
 	})
 }
+
+func TestForGivesOneOfSeveralKeysOptionsOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := newClient(t, s), newClient(t, s)
+		inAll := func(c *mongolock.Client, tenant string, opts ...mongolock.AcquireOption) (mongolock.Leases, error) {
+			return mongolock.AcquireAll(t.Context(), c, []string{tenant, "all"}, append(opts, mongolock.For(tenant, mongolock.OneOf(1)), mongolock.For("all", mongolock.OneOf(2)))...)
+		}
+		one, err := inAll(c, "tenant 1")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"tenant 1", "all"}, []string{one[0].Key(), one[1].Key()})
+
+		_, err = inAll(other, "tenant 1", mongolock.MaxWait(time.Second))
+		assert.ErrorIs(t, err, mongolock.ErrHeld, "the tenant's only permit")
+		two, err := inAll(other, "tenant 2")
+		require.NoError(t, err)
+		_, err = inAll(other, "tenant 3", mongolock.MaxWait(time.Second))
+		assert.ErrorIs(t, err, mongolock.ErrHeld, "the last of two for all")
+		assert.NoError(t, errors.Join(one.Release(), two.Release()))
+		for _, key := range []string{"tenant 1", "tenant 2", "tenant 3", "all"} {
+			mustBeFree(t, s, key)
+		}
+	})
+}
+
+func TestForInTheWrongPlaceIsRefusedAndSendsNothing(t *testing.T) {
+	b := newHookedStore(memstore.New())
+	c := newClient(t, b)
+	for says, opts := range map[string][]mongolock.AcquireOption{
+		`For("c"): it is not among the keys`: {mongolock.For("c", mongolock.Shared())},
+		`For("a"): MaxWait is for all keys`:  {mongolock.For("a", mongolock.MaxWait(time.Second))},
+		`For("b"): only AcquireAll`:          {mongolock.For("a", mongolock.For("b"))},
+		"TTL(0s)":                            {mongolock.For("b", mongolock.TTL(0))},
+		"a nil":                              {mongolock.For("b", nil)},
+	} {
+		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"}, opts...)
+		assert.Nil(t, all)
+		assert.ErrorContains(t, err, says)
+	}
+	_, err := c.Acquire(t.Context(), "a", mongolock.For("a", mongolock.Shared()))
+	assert.ErrorContains(t, err, `For("a"): only AcquireAll`)
+	assert.Zero(t, b.total(), "calls")
+}

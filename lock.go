@@ -96,17 +96,24 @@ type Leases []*Lease
 //
 // If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back the keys
 // that were granted, and the error says which key failed and why. The options apply to
-// each key; a MaxWait applies to all keys together.
+// each key, but those in a For to its key alone; a MaxWait applies to all keys together.
 func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOption) (Leases, error) {
 	sorted, err := usableKeys(l, keys)
 	if err != nil {
 		return nil, err
 	}
-	if err := nestedAll(ctx, l, sorted, opts); err != nil {
+	opts, own, err := apart(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := nestedAll(ctx, l, sorted, opts, own); err != nil {
 		return nil, err
 	}
 	patience := patienceIn(opts)
-	leases, err := tryTogether(ctx, l, sorted, opts)
+	var leases Leases
+	if len(own) == 0 {
+		leases, err = tryTogether(ctx, l, sorted, opts)
+	}
 	if err != nil && !errors.Is(err, ErrHeld) {
 		return nil, errors.Join(err, leases.giveUp())
 	}
@@ -118,7 +125,7 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		}
 	}
 	for i, key := range rest {
-		lease, err := l.Acquire(context.WithValue(held, togetherKey{}, leases), key, patience.options(opts)...)
+		lease, err := l.Acquire(context.WithValue(held, togetherKey{}, leases), key, patience.options(slices.Concat(opts, own[key]))...)
 		if err == nil {
 			leases = append(leases, lease)
 			if i < len(rest)-1 {
@@ -143,16 +150,16 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 }
 
 // nestedAll refuses keys that the caller holds already, before any of the others is acquired.
-func nestedAll(ctx context.Context, l Locker, keys []string, opts []AcquireOption) error {
+func nestedAll(ctx context.Context, l Locker, keys []string, opts []AcquireOption, own map[string][]AcquireOption) error {
 	c, ok := l.(*Client)
 	if !ok {
 		return nil
 	}
-	t, err := c.ask(keys[0], opts)
-	if err != nil {
-		return err
-	}
 	for _, key := range keys {
+		t, err := c.ask(key, slices.Concat(opts, own[key]))
+		if err != nil {
+			return err
+		}
 		if err := c.nested(ctx, key, t); err != nil && !t.shares() {
 			return err
 		}
@@ -196,6 +203,42 @@ func usableKeys(l Locker, keys []string) ([]string, error) {
 		}
 	}
 	return sorted, nil
+}
+
+// For gives one key of an AcquireAll options of its own, beside those of all keys. It is for one of a
+// tenant's three permits and one of twenty for all tenants, or for one key to read and one to write.
+// Then the keys are acquired one by one, in byte order. Nothing else takes it.
+func For(key string, opts ...AcquireOption) AcquireOption { return forKey{key, opts} }
+
+type forKey struct {
+	key  string
+	opts []AcquireOption
+}
+
+func (f forKey) applyAcquire(*terms) error {
+	return fmt.Errorf("mongolock: For(%q): only AcquireAll asks for several keys", f.key)
+}
+
+// apart parts the options of single keys from those of all.
+func apart(keys []string, opts []AcquireOption) (all []AcquireOption, own map[string][]AcquireOption, err error) {
+	for _, o := range opts {
+		f, ok := o.(forKey)
+		if !ok {
+			all = append(all, o)
+			continue
+		}
+		if !slices.Contains(keys, f.key) {
+			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): it is not among the keys", f.key)
+		}
+		if patienceIn(f.opts).limited {
+			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): MaxWait is for all keys together", f.key)
+		}
+		if own == nil {
+			own = make(map[string][]AcquireOption)
+		}
+		own[f.key] = append(own[f.key], f.opts...)
+	}
+	return all, own, nil
 }
 
 // A patience is how long AcquireAll waits for all keys together.
