@@ -11,6 +11,7 @@ from lock import ABSENT, THERE, Lock, clock
 
 class LockInLine(Lock):
     def acquire(self, timeout=math.inf):
+        self.first, self.since = [], clock()
         try:
             super().acquire(timeout)
         finally:
@@ -30,6 +31,15 @@ class LockInLine(Lock):
             seen = self._stand(session, {"line": {"$ne": self.place}, "line.63": ABSENT}, join, "since", "seen")
         return seen
 
+    def _turn(self, seen):
+        """As in Lock. The first in line goes if it could have had the key for three seconds, and did not come."""
+        turn, first = super()._turn(seen), (seen or {}).get("line", [])[:1]
+        if turn or not self.free or first != self.first:
+            self.first, self.since = first, clock()
+        elif first and clock() > self.since + 3:
+            self._remove(first[0])
+        return turn
+
     def _stand(self, session, where, update, *dates):
         self.stood = clock()
         update["$currentDate"] = {f"waits.{self.place}.{d}": True for d in dates}
@@ -40,6 +50,11 @@ class LockInLine(Lock):
         return seen or super()._look(session)
 
     def _leave(self):
-        update = {"$pull": {"line": self.place}, "$unset": {f"waits.{self.place}": ""}}
-        self._tell(self._update({"line": self.place}, update))
+        self._tell(self._update({"line": self.place}, self._without(self.place)))
         self.place = None
+
+    def _remove(self, first):
+        self._tell(self._update({"line.0": first}, self._without(first)))
+
+    def _without(self, place):
+        return {"$pull": {"line": place}, "$unset": {f"waits.{place}": ""}}

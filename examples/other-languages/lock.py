@@ -80,6 +80,7 @@ class Lock:
 
     def _turn(self, seen):
         """What a claim compares in the document, and whom it takes out of the line; None if it is not our turn."""
+        self.free = not seen
         if not seen:
             return {}, []
         if seen.get("mongolock") != 1 or not all(isinstance(seen.get(f), kind) for f, kind in SHAPE.items()):
@@ -91,6 +92,7 @@ class Lock:
         self.still = {(i, h["beat"]): self.still.get((i, h["beat"]), now) for i, h in holders.items()}
         if any(now - since <= holders[i]["ttl"] / 1000 * (1 + 2 * DRIFT) + 0.001 for (i, _), since in self.still.items()):
             return None
+        self.free = True
         before = line[:line.index(self.place)] if self.place in line else line
         if any(p in waits and int(waits[p]["seen"]) + 90_000 > self._later(0) for p in before):
             return None

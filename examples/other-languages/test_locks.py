@@ -1,5 +1,6 @@
 """What the locks of this folder promise. `make chaos-python` shows the rest, beside Go."""
 import os, threading, time, unittest
+from datetime import datetime, timezone
 
 import pymongo
 from pymongo.errors import AutoReconnect
@@ -61,7 +62,7 @@ class Locks(unittest.TestCase):
             dead = self.dies()
             locks.update_one({}, {"$set": {of.replace("%s", dead.id) + "session": "of another"}})
             for kind in Lock, LockInLine:
-                self.assertRaises(TimeoutError, kind(locks, "key", TTL).acquire, 2 * TTL)
+                self.assertRaises(TimeoutError, kind(locks, "key", TTL).acquire, 1.5 * TTL)
             self.assertEqual([dead.id], list(locks.find_one()["holders"]))
 
     def test_a_claim_whose_reply_is_lost_is_undone(self):
@@ -81,6 +82,17 @@ class Locks(unittest.TestCase):
         with Lock(locks, "key", TTL):
             self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
             self.assertEqual(locks.find_one()["line"], [])
+
+    def test_one_that_died_in_line_is_passed_soon(self):
+        for released in True, False:
+            locks.drop()
+            holder, now = self.dies(), datetime.now(timezone.utc)
+            locks.update_one({}, {"$push": {"line": "x::DEAD"}, "$set": {"waits.x::DEAD": {"owner": "", "since": now, "seen": now}}})
+            if released:
+                holder.release()
+            began = time.monotonic()
+            with LockInLine(locks, "key", TTL):
+                self.assertLess(time.monotonic() - began, 3 * (3 + TTL))
 
     def test_one_in_line_goes_before_one_that_polls(self):
         order, all = [], []

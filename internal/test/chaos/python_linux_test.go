@@ -23,7 +23,7 @@ func TestNoChaosAmongTwoLanguagesBreaksAPromise(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown")
 	h, faults := run(t, ordersInPython(t), *chaosFor, (*cluster).nemesis)
 	grants := grantsByLanguage(h)
-	t.Logf("%v: grants %v, %d events, faults %v", *chaosFor, grants, len(h.Events), faults)
+	t.Logf("%v: %d grants, %v, %d events, faults %v", *chaosFor, grants["Go"]+grants[inPython], grants, len(h.Events), faults)
 	if found := h.Check(); len(found) > 0 {
 		for _, v := range found {
 			t.Error(v)
