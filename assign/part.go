@@ -178,10 +178,11 @@ func (r *run) ask(p *part) bool {
 		switch {
 		case err == nil:
 			p.lease, p.Token = lease, lease.Token()
-			r.mu.Lock()
-			p.granted = true
-			r.mu.Unlock()
-			return true
+			if r.grant(p) {
+				return true
+			}
+			r.warnOf(lease.Release())
+			return false
 		case p.ctx.Err() != nil:
 			return false
 		case errors.Is(err, mongolock.ErrClosed), errors.Is(err, mongolock.ErrDisconnected):
@@ -195,6 +196,16 @@ func (r *run) ask(p *part) bool {
 		r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
 		backoff.Sleep(p.ctx, pause)
 	}
+}
+
+// grant reports whether the work may begin. Without the seat it may not, as others may work with another
+// number by now. What was granted before the seat's end they see.
+func (r *run) grant(p *part) bool {
+	seated := r.seat.Err() == nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.granted = seated && !p.ended
+	return p.granted
 }
 
 // prepared calls Prepare until it succeeds.

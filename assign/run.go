@@ -116,6 +116,8 @@ type run struct {
 	listed   time.Time // when was read last who has what
 	resizeAt time.Time // when a Resize was seen last
 
+	seat *mongolock.Lease // set while there are no parts
+
 	mu     sync.Mutex               // protects what follows; never held across a call
 	parts  map[int]*part            // by partition: those that are asked for, worked on or given back
 	pauses map[int]*backoff.Backoff // by partition: before it is asked for again, if its lease has ended by itself
@@ -128,6 +130,7 @@ func (r *run) run(ctx context.Context) error {
 		if seat == nil {
 			return err
 		}
+		r.seat = seat
 		switch r.serve(ctx, seat) {
 		case over:
 			r.leave(seat)
@@ -301,7 +304,8 @@ func (r *run) list(ctx context.Context, s *State) error {
 
 // leave hands over all partitions, for as long as Drain says, and stops the rest.
 func (r *run) leave(seat *mongolock.Lease) {
-	r.release(seat) // first, so that the others plan without this worker
+	r.withdraw()    // nothing begins without a seat: the number may change then
+	r.release(seat) // first of all leases, so that the others plan without this worker
 	r.plan = make([]bool, r.n)
 	limit := time.NewTimer(r.drain)
 	defer limit.Stop()
