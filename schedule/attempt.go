@@ -10,6 +10,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/store"
 )
 
 const (
@@ -59,7 +60,11 @@ func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 	if err := s.attempt(ctx, runs, j); err != nil && ctx.Err() == nil {
 		if !errors.Is(err, errAtWork) {
 			s.event(Event{Kind: Faulted, Job: j.name, Due: j.due, Err: err})
-			s.logger.Warn("schedule: a claim failed and will be repeated", "job", j.name, "due", j.due, "error", err)
+			if errors.Is(err, store.ErrForeign) {
+				s.logForeign(err)
+			} else {
+				s.logger.Warn("schedule: a claim failed and will be repeated", "job", j.name, "due", j.due, "error", err)
+			}
 		}
 		if j.pause == nil {
 			j.pause = newBackoff()

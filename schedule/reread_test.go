@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -79,5 +80,38 @@ func TestAJobWithoutADocumentIsNotFaultedBecauseOfAnother(t *testing.T) {
 		stop()
 		require.NoError(c, <-over)
 		assert.Equal(c, map[string]int{"changed": 1}, faulted)
+	})
+}
+
+// foreignToClaims shows a job's document as another program's to claims alone.
+type foreignToClaims struct {
+	jobs.Store
+	on *atomic.Bool
+}
+
+func (f foreignToClaims) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
+	if f.on.Load() {
+		return jobs.Claimed{}, fmt.Errorf("changed by hand: %w", store.ErrForeign)
+	}
+	return f.Store.Claim(ctx, c)
+}
+
+// Whichever command meets the document first, the log says what to do.
+func TestAClaimThatMeetsAForeignDocumentSaysWhatToDo(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		shown := foreignToClaims{c.store, new(atomic.Bool)}
+		var log lockedBuffer
+		s, err := schedule.NewWithStore(shown, schedule.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(c, err)
+		require.NoError(c, s.Add("job", schedule.Every(time.Minute), func(context.Context, schedule.Run) error { return nil }))
+		ctx, stop := context.WithCancel(c.Context())
+		over := make(chan error, 1)
+		go func() { over <- s.Run(ctx) }()
+		c.sleep(time.Minute)
+		shown.on.Store(true)
+		c.sleep(2 * time.Minute)
+		stop()
+		require.NoError(c, <-over)
+		assert.Contains(c, log.String(), `level=ERROR msg="schedule: a job will not run until its document is mended, or forgotten with mongolock jobs forget"`)
 	})
 }

@@ -22,7 +22,7 @@ func (s *Scheduler) reread(ctx context.Context, which []*job) {
 		return
 	}
 	if err != nil {
-		s.logger.Error("schedule: a job will not run until its document is mended, or forgotten with mongolock jobs forget", "error", err)
+		s.logForeign(err)
 	}
 	for i, j := range which {
 		switch {
@@ -32,6 +32,10 @@ func (s *Scheduler) reread(ctx context.Context, which []*job) {
 			s.event(Event{Kind: Faulted, Job: j.name, Err: states[i].Foreign})
 		}
 	}
+}
+
+func (s *Scheduler) logForeign(err error) {
+	s.logger.Error("schedule: a job will not run until its document is mended, or forgotten with mongolock jobs forget", "error", err)
 }
 
 // seen acts on what a read has shown. Runs that were stopped or died are repeated. A due time
