@@ -15,12 +15,14 @@ var (
 	// that should have more than others has a greater Weight.
 	ErrRunning = errors.New("assign: runs already in this process")
 
-	// ErrHung is returned by Run if the function did not return within its Grace. Its partition
-	// was given up, and all others were handed over: end the process, as the function goes on in it.
-	ErrHung = errors.New("assign: the work of a partition did not return")
+	// ErrHung is returned by Run if the function, or that of Prepare, did not return within Grace after
+	// its context's end. Its partition was given up, and all others were handed over: end the process,
+	// as the function goes on in it.
+	ErrHung = errors.New("assign: a function did not return")
 
-	// ErrUnprepared is returned by Run if Prepare failed ten times in a row for a partition.
-	ErrUnprepared = errors.New("assign: a partition could not be prepared")
+	// ErrUnprepared is returned by Run if Prepare failed ten times in a row for a partition before it
+	// succeeded for any.
+	ErrUnprepared = errors.New("assign: no partition could be prepared")
 
 	// ErrMoved is the cause of the work's context if its partition goes to another worker.
 	ErrMoved = errors.New("assign: the partition goes to another worker")

@@ -58,7 +58,7 @@ func TestWorkThatDoesNotReturnLosesItsPartitionAndEndsItsWorker(t *testing.T) {
 		assert.Equal(t, map[string]int{"a": 4, "b": 3}, f.shares())
 		err := <-a.over
 		require.ErrorIs(t, err, assign.ErrHung)
-		assert.EqualError(t, err, `assign: "orders": assign: the work of a partition did not return: 7`)
+		assert.EqualError(t, err, `assign: "orders": assign: a function did not return: the work of partition 7, within the Grace of 3s`)
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]int{"b": 8}, f.shares())
 		assert.EqualValues(t, 1, hangs.Load())
@@ -75,9 +75,33 @@ func TestPrepareThatDoesNotReturnEndsItsWorker(t *testing.T) {
 		a := f.start("a", assign.Prepare(func(context.Context, assign.Partition) error { <-free; return nil }))
 		time.Sleep(time.Second)
 		a.cancel()
-		require.ErrorIs(t, <-a.over, assign.ErrHung)
+		err := <-a.over
+		require.ErrorIs(t, err, assign.ErrHung)
+		assert.ErrorContains(t, err, "assign: a function did not return: Prepare of partition ")
 		require.NoError(t, a.client.Close())
 		close(free)
+	})
+}
+
+func TestOnePartitionThatCannotBePreparedKeepsNoOthersFromWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		var tries atomic.Int64
+		bad := assign.Prepare(func(_ context.Context, p assign.Partition) error {
+			if p.ID != 7 {
+				return nil
+			}
+			tries.Add(1)
+			return errors.New("its file is damaged")
+		})
+		a, b := f.start("a", bad), f.start("b", bad)
+		time.Sleep(time.Minute)
+		tries.Store(0)
+		time.Sleep(10 * time.Minute)
+		assert.InDelta(t, 20, tries.Load(), 2)
+		shares := f.shares()
+		assert.Equal(t, 15, shares["a"]+shares["b"])
+		f.stop(a, b)
 	})
 }
 

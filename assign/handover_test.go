@@ -123,7 +123,7 @@ func TestAPartitionThatCannotBePreparedStaysWhereItIs(t *testing.T) {
 		err := <-b.over
 		require.ErrorIs(t, err, assign.ErrUnprepared)
 		require.ErrorIs(t, err, errLoad)
-		assert.ErrorContains(t, err, `assign: "orders": assign: a partition could not be prepared: `)
+		assert.ErrorContains(t, err, `assign: "orders": assign: no partition could be prepared: `)
 		assert.LessOrEqual(t, tries.Load(), int64(8*10))
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]int{"a": 16}, f.shares())

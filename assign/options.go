@@ -48,8 +48,9 @@ func Weight(w int) Option {
 
 // Prepare calls f before this worker asks for a partition: to load what the work needs. The process
 // that has the partition goes on meanwhile. The Partition has no token and no lease yet. If f fails it
-// is called again after a pause, and after ten failures in a row Run gives up (ErrUnprepared). The
-// partition may go elsewhere after all: then the context ends, or the work is never called.
+// is called again after a pause, which is 30 s after ten failures in a row; then Run gives up if f has
+// not succeeded for any partition (ErrUnprepared). The partition may go elsewhere after all: then the
+// context ends and f has to return within Grace, or the work is never called.
 //
 // Four partitions of other processes are prepared at a time, and another one for each that takes longer
 // than 5 s. Those that no process has, after a crash or when a drain's time is over, wait for their Prepare
@@ -72,9 +73,10 @@ func Drain(d time.Duration) Option {
 	return option(func(c *config) error { c.drain = d; return notNegative("Drain", d) })
 }
 
-// Grace is how long the work of a partition may take to return when its context has ended: by default
-// 10 s. Afterwards the partition is given up although the work goes on, and Run returns ErrHung when
-// it has handed over all other partitions.
+// Grace is how long the work of a partition, or its Prepare, may take to return when its context has
+// ended: by default 10 s. Afterwards the partition is given up although the function goes on, and Run
+// returns ErrHung when it has handed over all other partitions. If that is shorter than the client's
+// margin, so is the time from the context's end until another worker has the partition.
 func Grace(d time.Duration) Option {
 	return option(func(c *config) error {
 		if c.grace = d; d <= 0 {

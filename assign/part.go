@@ -11,14 +11,14 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 )
 
-// prepareMost is how often in a row Prepare may fail.
+// prepareMost is how often in a row Prepare may fail for a partition before the pauses are long ones.
 const prepareMost = 10
 
 const (
 	firm = 10 * time.Second // how long work has to go on before a pause after it is a short one again
 
-	lostMost     = 10 * time.Second // the longest pause before a partition is asked for again whose lease has ended by itself
-	foreignPause = 30 * time.Second // before a key is asked for again that is not used as this package does
+	lostMost  = 10 * time.Second // the longest pause before a partition is asked for again whose lease has ended by itself
+	longPause = 30 * time.Second // before a key is asked for again that is not used as this package does, or prepared again
 )
 
 // A Partition is one that this process works on.
@@ -191,7 +191,7 @@ func (r *run) ask(p *part) bool {
 		}
 		pause := pauses.Next()
 		if !passing(err) { // the others need not stand still for one
-			pause = foreignPause
+			pause = longPause
 		}
 		r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
 		backoff.Sleep(p.ctx, pause)
@@ -224,20 +224,31 @@ func (r *run) prepared(p *part) bool {
 		select {
 		case <-returned:
 		case <-p.ctx.Done():
-			r.await(p, returned)
+			r.await(p, returned, "Prepare")
 			return false
 		}
-		switch {
-		case err == nil:
+		if err == nil {
+			r.mu.Lock()
+			r.ready = true
+			r.mu.Unlock()
 			return p.ctx.Err() == nil
-		case p.ctx.Err() != nil:
+		}
+		if p.ctx.Err() != nil {
 			return false
-		case failures == prepareMost:
-			r.fail(fmt.Errorf("%w: %d: %w", ErrUnprepared, p.ID, err))
-			return false
+		}
+		pause := pauses.Next()
+		if failures >= prepareMost {
+			r.mu.Lock()
+			ready := r.ready
+			r.mu.Unlock()
+			if !ready { // it is this process that lacks something, not one partition
+				r.fail(fmt.Errorf("%w: %d: %w", ErrUnprepared, p.ID, err))
+				return false
+			}
+			pause = longPause
 		}
 		r.logger.Warn("assign: could not prepare a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
-		backoff.Sleep(p.ctx, pauses.Next())
+		backoff.Sleep(p.ctx, pause)
 	}
 	return false
 }
@@ -261,7 +272,7 @@ func (r *run) hold(p *part) {
 	r.mu.Lock()
 	p.ended = true
 	r.mu.Unlock()
-	r.await(p, returned)
+	r.await(p, returned, "the work")
 	r.warnOf(p.lease.Release())
 }
 
@@ -306,11 +317,11 @@ func (r *run) repeat(ctx context.Context, p *part) {
 }
 
 // await waits for a function whose context has ended. If it hangs, Run ends.
-func (r *run) await(p *part, returned <-chan struct{}) {
+func (r *run) await(p *part, returned <-chan struct{}, of string) {
 	select {
 	case <-returned:
 	case <-time.After(r.grace):
-		r.logger.Error("assign: a function did not return; its partition is given up, and this worker ends", "name", r.name, "partition", p.ID)
-		r.fail(fmt.Errorf("%w: %d", ErrHung, p.ID))
+		r.logger.Error("assign: a function did not return; its partition is given up, and this worker ends", "name", r.name, "partition", p.ID, "function", of)
+		r.fail(fmt.Errorf("%w: %s of partition %d, within the Grace of %v", ErrHung, of, p.ID, r.grace))
 	}
 }

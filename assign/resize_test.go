@@ -165,6 +165,26 @@ func TestAWorkerThatWasCutOffDuringAResizeComesAgainWithTheNewNumber(t *testing.
 	})
 }
 
+// The one with the other number is the first to come after an outage of all.
+func TestAWorkerThatFindsAnotherNumberSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		l := newLogs()
+		a := f.start("a", l.option())
+		time.Sleep(time.Second)
+		a.link.set(true)
+		time.Sleep(40 * time.Second)
+		f.n = 32
+		b := f.start("b")
+		time.Sleep(time.Second)
+		a.link.set(false)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, map[string]int{"a": 16, "b": 16}, f.shares())
+		assert.Equal(t, 1, l.counted("assign: the number of partitions has changed"))
+		f.stop(a, b)
+	})
+}
+
 func TestAResizeAfterWhichNoWorkerComesAgainIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)

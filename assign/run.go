@@ -1,7 +1,6 @@
 package assign
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -121,6 +120,7 @@ type run struct {
 	mu     sync.Mutex               // protects what follows; never held across a call
 	parts  map[int]*part            // by partition: those that are asked for, worked on or given back
 	pauses map[int]*backoff.Backoff // by partition: before it is asked for again, if its lease has ended by itself
+	ready  bool                     // a Prepare has succeeded
 	why    error                    // what makes Run end
 }
 
@@ -173,7 +173,10 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 		case refused:
 			return nil, &SizeError{r.name, r.n, n}
 		default:
-			r.n = cmp.Or(n, r.n)
+			if n > 0 && n != r.n {
+				r.logger.Warn("assign: the number of partitions has changed", "name", r.name, "before", r.n, "now", n)
+				r.n = n
+			}
 			var seat *mongolock.Lease
 			if seat, err = r.client.Acquire(ctx, r.name+seats, seatsFor(r.n, fmt.Sprintf(seatNote, r.id, r.weight))...); err == nil {
 				r.seated = true

@@ -115,6 +115,34 @@ type process struct {
 	over   chan error
 }
 
+// logs counts what is logged, by message.
+type logs struct {
+	slog.Handler
+	mu  sync.Mutex
+	all map[string]int
+}
+
+func newLogs() *logs { return &logs{Handler: slog.DiscardHandler, all: make(map[string]int)} }
+
+func (l *logs) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *logs) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[r.Message]++
+	return nil
+}
+
+// counted returns how often a message was logged since the last call.
+func (l *logs) counted(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer delete(l.all, message)
+	return l.all[message]
+}
+
+func (l *logs) option() assign.Option { return assign.WithLogger(slog.New(l)) }
+
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func (f *fleet) start(called string, opts ...assign.Option) *process {
