@@ -385,6 +385,26 @@ func TestSharersWhomNobodyToldComeTogether(t *testing.T) {
 	}
 }
 
+// A release told nobody. One that polls sees it, and brings in the sharers behind it.
+func TestASharerThatPollsBringsInThoseBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		holder := store.Claim{Ref: store.Ref{Key: "k", ID: "writer", Mode: store.Exclusive}, Limit: 1, TTL: time.Hour, Owner: "o"}
+		_, err := s.Acquire(t.Context(), holder)
+		require.NoError(t, err)
+		first := inBackground(t.Context(), newClient(t, s, mongolock.WithoutFeed()), "k", mongolock.Shared())
+		time.Sleep(time.Second)
+		second := inBackground(t.Context(), newClient(t, s), "k", mongolock.Shared())
+		time.Sleep(time.Minute)
+		s.Release(t.Context(), []store.Ending{{Ref: holder.Ref}})
+		one, two := <-first, <-second
+		require.NoError(t, errors.Join(one.err, two.err))
+		assert.LessOrEqual(t, two.when.Sub(one.when), 100*time.Millisecond)
+		release(t, one.lease)
+		release(t, two.lease)
+	})
+}
+
 func TestAPermitThatIsReturnedIsNotOfferedToAWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()

@@ -33,6 +33,7 @@ type move struct {
 	place store.Place      // toRemove
 	claim store.Claim      // toAsk: the place in the line, and hints
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
+	told  bool             // toAsk: by a notice, that it is our turn
 }
 
 // await is Acquire: the caller stands in the queue until it has the key, or gives up.
@@ -146,7 +147,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	switch m := v.Next(now); {
 	case m.Ask:
 		w.asking = true
-		return move{step: toAsk, now: now, claim: store.Claim{Place: v.Place, Pass: m.Pass, Offered: m.Offered, InLine: v.In, Held: held}}
+		return move{step: toAsk, now: now, told: m.Told, claim: store.Claim{Place: v.Place, Pass: m.Pass, Offered: m.Offered, InLine: v.In, Held: held}}
 	case m.Remove != "":
 		return move{step: toRemove, place: m.Remove}
 	default:
@@ -171,7 +172,7 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	lease, err := c.send(w, &m.claim, m.now)
 	lease, tell, err := c.answered(w, m, lease, err)
 	c.watch.Announce(tell...)
-	if lease != nil && w.terms.shares() && !m.claim.Offered && len(lease.holding.waiting()) > 0 {
+	if lease != nil && w.terms.shares() && !m.told && len(lease.holding.waiting()) > 0 {
 		c.freed(w.key) // nobody told this one, so maybe nobody told those who share the key with it
 	}
 	return lease, err

@@ -33,10 +33,12 @@ const (
 )
 
 // A Move is what is to be done next: a claim if Ask, otherwise to take Remove out of the line if
-// it is not empty, otherwise to sleep until Until. Offered and Pass belong to the claim.
+// it is not empty, otherwise to sleep until Until. Offered and Pass belong to the claim. Told says
+// that a notice offered the key.
 type Move struct {
 	Ask     bool
 	Offered bool
+	Told    bool
 	Pass    store.Place
 	Remove  store.Place
 	Until   monotonic.Moment
@@ -173,7 +175,7 @@ func (v *View) Next(now monotonic.Moment) Move {
 	if now < due {
 		return Move{Until: due}
 	}
-	m := Move{Ask: true, Offered: v.In && (v.turn || v.tries > 0)}
+	m := Move{Ask: true, Offered: v.In && (v.turn || v.tries > 0), Told: v.In && v.told != 0}
 	if v.first != "" && !v.turn && now >= v.since.Add(v.delay(v.first)) {
 		if v.index == 1 {
 			m.Pass = v.first
