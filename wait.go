@@ -172,8 +172,8 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	lease, err := c.send(w, &m.claim, m.now)
 	lease, tell, err := c.answered(w, m, lease, err)
 	c.watch.Announce(tell...)
-	if lease != nil && w.terms.shares() && !m.told && len(lease.holding.waiting()) > 0 {
-		c.freed(w.key) // nobody told this one, so maybe nobody told those who share the key with it
+	if lease != nil && w.terms.shares() && (!m.told || w.terms.mode == store.Permits) && len(lease.holding.waiting()) > 0 {
+		c.freed(w.key) // Nobody told this one, or another permit ran out since: then nobody told those behind.
 	}
 	return lease, err
 }
