@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -269,6 +270,61 @@ func TestAKeyOfWorkersThatIsHeldByOthersIsNamed(t *testing.T) {
 	}
 }
 
+// What is held by hand may keep all from working: they wait for it, slowly, and say so.
+func TestWorkersThatWaitForWhatIsHeldByHandSaySoOnce(t *testing.T) {
+	for called, test := range map[string]struct {
+		key  string
+		opts []mongolock.AcquireOption
+		says string
+	}{
+		"the seats":                   {"/workers", nil, "assign: waits until the key of the workers is free"},
+		"a seat of another number":    {"/workers", []mongolock.AcquireOption{mongolock.OneOf(5032)}, "assign: waits until the key of the workers is free"},
+		"a partition, as by a worker": {"/0003", []mongolock.AcquireOption{mongolock.Note("worker x of 99 partitions")}, "assign: waits until a partition of another number is free"},
+	} {
+		t.Run(called, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, l := newFleet(t, memstore.New(), 16), newLogs()
+				op, err := mongolock.NewWithStore(f.in)
+				require.NoError(t, err)
+				held, err := op.Acquire(t.Context(), name+test.key, test.opts...)
+				require.NoError(t, err)
+				a := f.start("a", l.option())
+				time.Sleep(time.Minute)
+				assert.Empty(t, f.shares())
+				before := a.link.sent("look", "list", "acquire")
+				time.Sleep(10 * time.Minute)
+				assert.InDelta(t, 600, a.link.sent("look", "list", "acquire")-before, 620)
+				assert.Equal(t, 1, l.counted(test.says))
+				require.NoError(t, held.Release())
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, map[string]int{"a": 16}, f.shares())
+				require.NoError(t, op.Close())
+				f.stop(a)
+			})
+		})
+	}
+}
+
+func TestANumberThatIsChangedByHandIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		var changed atomic.Bool
+		f.broken = func(l *link) {
+			l.seen = func(s *store.Status) {
+				if changed.Load() && s.Key == name+"/workers" && s.Mode == store.Permits {
+					s.Limit = 5024
+				}
+			}
+		}
+		a, b := f.start("a"), f.start("b")
+		time.Sleep(time.Minute)
+		changed.Store(true)
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, map[string]int{"a": 12, "b": 12}, f.shares())
+		f.stop(a, b)
+	})
+}
+
 func TestNotesOfOthersChangeNoPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)
@@ -281,6 +337,8 @@ func TestNotesOfOthersChangeNoPlan(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err = op.Acquire(t.Context(), name+"/4999", mongolock.Note("worker x of 7 partitions"))
+		require.NoError(t, err)
+		_, err = op.Acquire(t.Context(), name+"/+123", mongolock.Note("worker x of 200 partitions"))
 		require.NoError(t, err)
 		b := f.start("b")
 		time.Sleep(time.Second)

@@ -15,7 +15,7 @@ const (
 	resizePause = 100 * time.Millisecond // between two looks while the number changes
 	resizeMost  = 5 * time.Second        // that Resize waits for a worker to come again
 	resizeNone  = 2 * time.Second        // the same if there was none, as one may have lost its seat just now
-	resizeOver  = time.Second            // after which a Resize that is not seen any longer has given up
+	resizeOver  = 2 * time.Second        // after which a Resize that is not seen any longer has given up
 
 	// A Resize that waits says so every ten seconds at least. One that died must not stop the work for
 	// as long as its place counts.
@@ -74,8 +74,14 @@ func change(ctx context.Context, client *mongolock.Client, name string, n int) e
 	}
 	announce(client, name)
 	for began := time.Now(); time.Since(began) < most; {
-		if s, err := readSeats(ctx, client, name); err != nil || len(s.Workers) > 0 {
+		s, err := readSeats(ctx, client, name)
+		switch {
+		case err != nil:
 			return err
+		case len(s.Workers) > 0 && len(s.Partitions) != n: // the seat was removed
+			return fmt.Errorf("workers with %d partitions were quicker: try it again", len(s.Partitions))
+		case len(s.Workers) > 0:
+			return nil
 		}
 		if !backoff.Sleep(ctx, resizePause) {
 			return ctx.Err()

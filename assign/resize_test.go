@@ -203,6 +203,35 @@ func TestAResizeAfterWhichNoWorkerComesAgainIsAnError(t *testing.T) {
 	})
 }
 
+// Its seat is removed by hand before a worker has come again.
+func TestAResizeThatOthersWereQuickerThanIsAnError(t *testing.T) {
+	for after := range 15 * time.Millisecond / time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memstore.New(), 16)
+			a, b := f.start("a"), f.start("b")
+			time.Sleep(time.Minute)
+			l := newLink(f.in, uint64(after))
+			l.claim = func(_ context.Context, c store.Claim) {
+				if c.Limit == 5024 {
+					time.AfterFunc(after*time.Millisecond, func() { f.in.Delete(name + "/workers") })
+				}
+			}
+			op, err := mongolock.NewWithStore(l, mongolock.WithLogger(quiet()))
+			require.NoError(t, err)
+			err = assign.Resize(t.Context(), op, name, 24)
+			time.Sleep(40 * time.Second)
+			if shares := f.shares(); err == nil || shares["a"]+shares["b"] == 24 {
+				assert.Equal(t, map[string]int{"a": 12, "b": 12}, shares)
+			} else {
+				assert.Equal(t, map[string]int{"a": 8, "b": 8}, shares)
+				assert.EqualError(t, err, `assign: resize "orders": workers with 16 partitions were quicker: try it again`)
+			}
+			require.NoError(t, op.Close())
+			f.stop(a, b)
+		})
+	}
+}
+
 func TestAResizeThatGivesUpLeavesTheNumberAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)

@@ -24,6 +24,7 @@ const (
 	slotMost     = 5 * time.Second       // after which one that takes longer does not keep others from being asked for
 	breath       = 20 * time.Millisecond // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
 	lookAgain    = time.Second           // until the plan is carried out, and without a feed
+	tellAfter    = 10 * time.Second      // that a worker waits for others
 	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
 	readTime     = 10 * time.Second      // the bound of a read
 	announceTime = 5 * time.Second       // the bound of a notice
@@ -114,6 +115,7 @@ type run struct {
 	calm     bool      // how it was made
 	listed   time.Time // when was read last who has what
 	resizeAt time.Time // when a Resize was seen last
+	waits    delay     // until no partition of another number is worked on
 
 	seat *mongolock.Lease // set while there are no parts
 
@@ -152,6 +154,7 @@ func (r *run) run(ctx context.Context) error {
 
 // sit makes this process a worker. It returns no lease and no error if ctx has ended.
 func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
+	var waits delay
 	pauses := backoff.New(pauseLeast, pauseMost)
 	for ctx.Err() == nil {
 		s, err := readSeats(ctx, r.client, r.name)
@@ -164,9 +167,12 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 		case err != nil:
 		case s.resizing, n == 0 && time.Since(r.resizeAt) < resizeOver, refused && len(s.Workers) == 0:
 			// A Resize is about to say the number, or keeps the seats for those that come again.
+			if waits.long() {
+				r.logger.Warn("assign: waits until the key of the workers is free", "name", r.name, "key", r.name+seats, "held", s.held)
+			}
 			select {
 			case <-r.news:
-			case <-time.After(resizePause):
+			case <-time.After(waits.pause()):
 			case <-ctx.Done():
 			}
 			continue
@@ -222,7 +228,7 @@ const (
 // serve carries out the plan for as long as that is possible.
 func (r *run) serve(ctx context.Context, seat *mongolock.Lease) outcome {
 	pauses := backoff.New(pauseLeast, pauseMost)
-	r.planned = State{}
+	r.planned, r.waits = State{}, delay{}
 	for failures := 0; ; {
 		wait, err := r.look(ctx)
 		switch {
@@ -269,8 +275,8 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 	if s.resizing {
 		return 0, ErrResized
 	}
-	if !slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.ID == r.id }) {
-		return 0, errNoSeat // it was removed by hand, or it ran out and this process learns of it now
+	if len(s.Partitions) != r.n || !slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.ID == r.id }) {
+		return 0, errNoSeat // it was removed or changed by hand, or it ran out and this process learns of it now
 	}
 	settling := s.settling(r.settle)
 	calm := settling > 0
@@ -279,9 +285,13 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 		if err := r.list(ctx, &s); err != nil {
 			return 0, err
 		}
-		if s.others { // of workers that drain: what they work on is not one of these partitions
-			return resizePause, nil
+		if s.others != "" { // of workers that drain: what they work on is not one of these partitions
+			if r.waits.long() {
+				r.logger.Warn("assign: waits until a partition of another number is free", "name", r.name, "key", s.others)
+			}
+			return r.waits.pause(), nil
 		}
+		r.waits = delay{}
 		r.plan, r.planned, r.calm = s.plan(r.id, calm), s, calm
 	} else {
 		s.Partitions = nil // nothing is known of who waits
@@ -307,13 +317,26 @@ func (r *run) list(ctx context.Context, s *State) error {
 
 // leave hands over all partitions, for as long as Drain says, and stops the rest.
 func (r *run) leave(seat *mongolock.Lease) {
-	r.withdraw()    // nothing begins without a seat: the number may change then
-	r.release(seat) // first of all leases, so that the others plan without this worker
+	drain, cancel := context.WithTimeout(r.base, r.drain)
+	defer cancel()
+	r.withdraw()             // nothing begins without a seat: the number may change then
+	r.warnOf(seat.Release()) // first of all leases, so that the others plan without this worker
+	stops := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() { // again and again, as a notice may be lost, and no worker asks for what it takes for worked on
+		for again := true; again; {
+			r.announce()
+			select {
+			case <-stops:
+				again = false
+			case <-time.After(lookAgain):
+			}
+		}
+		r.announce()
+	})
 	r.plan = make([]bool, r.n)
-	limit := time.NewTimer(r.drain)
-	defer limit.Stop()
-	for r.drain > 0 && r.withdraw() > 0 {
-		ctx, cancel := context.WithTimeout(r.base, readTime)
+	for drain.Err() == nil && r.withdraw() > 0 {
+		ctx, cancel := context.WithTimeout(drain, readTime)
 		s, err := readSeats(ctx, r.client, r.name)
 		alone := err == nil && (len(s.Workers) == 0 || s.resizing || len(s.Partitions) != r.n) // there is no worker to hand them to
 		if err == nil && !alone && r.listIsOld() {
@@ -328,17 +351,43 @@ func (r *run) leave(seat *mongolock.Lease) {
 		if alone {
 			break
 		}
-		backoff.Sleep(r.base, breath)
+		backoff.Sleep(drain, breath)
 		again := time.NewTimer(lookAgain)
 		select {
 		case <-r.news:
 		case <-again.C:
-		case <-limit.C:
-			r.stop(ErrStopped)
+		case <-drain.Done():
 		}
 		again.Stop()
 	}
+	close(stops)
 	r.stop(ErrStopped)
+	telling.Wait()
+}
+
+// A delay is the time that others keep a worker from going on. If it is long it is told, once.
+type delay struct {
+	since time.Time
+	told  bool
+}
+
+func (d *delay) long() bool {
+	if d.since.IsZero() {
+		d.since = time.Now()
+	}
+	if d.told || time.Since(d.since) < tellAfter {
+		return false
+	}
+	d.told = true
+	return true
+}
+
+// pause returns when to look again.
+func (d *delay) pause() time.Duration {
+	if d.told {
+		return backoff.Jitter(lookAgain)
+	}
+	return resizePause
 }
 
 // release gives the seat back, and tells the others.

@@ -2,6 +2,7 @@ package assign_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -56,6 +58,27 @@ func (s *stuck) Notify(ctx context.Context, all ...store.Notice) error {
 		return ctx.Err()
 	}
 	return s.link.Notify(ctx, all...)
+}
+
+func TestADrainWhoseFirstNoticeIsLostLeavesNoPartitionIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		f.clientOpts = []mongolock.ClientOption{mongolock.TTL(5 * time.Minute)}
+		b := f.start("b")
+		s := &stuck{}
+		f.through = func(l *link) store.Store { s.link = l; return s }
+		a := f.start("a")
+		time.Sleep(time.Minute)
+		f.counted()
+		s.notices.Store(true)
+		time.AfterFunc(time.Second, func() { s.notices.Store(false) })
+		f.stop(a)
+		time.Sleep(time.Second)
+		require.Equal(t, map[string]int{"b": 16}, f.shares())
+		_, gaps := f.counted()
+		assert.Less(t, slices.Max(gaps), handoff)
+		f.stop(b)
+	})
 }
 
 // The worker b prepares a partition, and has no seat any longer when that is done.

@@ -33,8 +33,9 @@ type State struct {
 	Workers    []Worker // that are there and do not drain, in the order in which they came
 	Partitions []Part   // by number; empty: no such worker is there
 
-	resizing bool // a Resize waits for the seats, or has them all
-	others   bool // partitions of another number are worked on still
+	resizing bool   // a Resize waits for the seats, or has them all
+	held     string // by whom that key is held who is no worker, and as what
+	others   string // the key of a partition of another number that is worked on still
 }
 
 // A Worker is one call of Run, in any process.
@@ -118,23 +119,33 @@ func seatsOf(status mongolock.Status) (s State) {
 			continue
 		}
 		n := partsOf(status.Mode, status.Limit)
-		if s.resizing = s.resizing || status.Mode == store.Exclusive; n == 0 {
+		if n == 0 {
+			s.resizing = s.resizing || status.Mode == store.Exclusive
+			s.held = holding(h)
 			continue
 		}
 		s.Partitions = make([]Part, n)
 		w := Worker{Owner: h.Owner, Since: h.Since, Age: status.Now.Sub(h.Since), Left: status.LeftOf(h)}
 		_, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight)
-		if err == nil && w.Weight > 0 && w.Weight <= maxWeight { // otherwise a Resize has it, or it is held by hand
+		if err == nil && w.Weight > 0 && w.Weight <= maxWeight {
 			s.Workers = append(s.Workers, w)
+		} else { // a Resize has it, or it is held by hand
+			s.held = holding(h)
 		}
 	}
 	for _, w := range status.Line {
 		mode, _ := w.Place.Mode()
-		s.resizing = s.resizing || mode == store.Exclusive && status.Now.Sub(w.Seen) < resizeSeen
+		if mode == store.Exclusive && status.Now.Sub(w.Seen) < resizeSeen {
+			s.resizing = true
+			s.held = cmp.Or(s.held, fmt.Sprintf("asked for by %s", w.Owner))
+		}
 	}
 	slices.SortFunc(s.Workers, func(a, b Worker) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
 	return s
 }
+
+// holding tells of a hold, for the log.
+func holding(h store.Holder) string { return fmt.Sprintf("by %s: %q", h.Owner, h.Note) }
 
 // partsOf returns how many partitions there are if seats are held so; 0: those are no seats.
 func partsOf(m store.Mode, limit int) int {
@@ -152,7 +163,7 @@ func (s *State) readParts(ctx context.Context, client *mongolock.Client, name st
 		}
 		number := status.Key[len(name)+1:]
 		id, err := strconv.Atoi(number)
-		if err != nil || len(number) != digits || id < 0 {
+		if err != nil || id < 0 || partKey(name, id) != status.Key {
 			continue
 		}
 		p := Part{Waits: len(status.Waiting("", "")) > 0}
@@ -163,7 +174,9 @@ func (s *State) readParts(ctx context.Context, client *mongolock.Client, name st
 					p.Worker = "" // it is held by hand
 				}
 				p.Owner, p.Since = h.Owner, h.Since
-				s.others = s.others || id < of && of != len(s.Partitions)
+				if id < of && of != len(s.Partitions) {
+					s.others = status.Key
+				}
 			}
 		}
 		if id < len(s.Partitions) {

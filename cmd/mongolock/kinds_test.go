@@ -90,6 +90,7 @@ func TestPartitionsShowsWhichWorkerHasWhich(t *testing.T) {
 	cancel()
 	running.Wait()
 	assert.Contains(t, p.prints("partitions"), "nothing in")
+	assert.Equal(t, "mongolock: no worker of ordesr runs: nothing is changed\n", p.prints("partitions", "ordesr", "--resize", "8"))
 }
 
 func TestPartitionsOfOneThatDrainsThoseHeldByHandAndFreeOnesAreShown(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // A partitionsCmd is `mongolock partitions`.
 type partitionsCmd struct {
 	Names  []string `arg:"" optional:"" name:"name" help:"Names of work that is spread by package assign (default: all)."`
-	Resize int      `help:"Change the number of partitions of one name: its workers stop, and start again." placeholder:"N"`
+	Resize *int     `help:"Change the number of partitions of one name: its workers stop, and start again." placeholder:"N"`
 }
 
 // A sharingView is one worker with its partitions. Others show partitions that no worker has: those that
@@ -96,14 +96,17 @@ func sharingOf(name string, s assign.State) []sharingView {
 
 // Run shows which worker has which partitions.
 func (c *partitionsCmd) Run(a *app) error {
-	if c.Resize != 0 && len(c.Names) != 1 {
+	switch {
+	case c.Resize != nil && *c.Resize < 1:
+		return exitf(exitUsage, "--resize=%d: must be positive", *c.Resize)
+	case c.Resize != nil && len(c.Names) != 1:
 		return exitf(exitUsage, "--resize: needs one name")
 	}
 	ctx, stop := untilSignal()
 	defer stop()
 	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		if c.Resize != 0 {
-			return assign.Resize(ctx, client, c.Names[0], c.Resize)
+		if c.Resize != nil {
+			return a.resize(ctx, client, c.Names[0], *c.Resize)
 		}
 		p := a.printer("name", "worker", "for", "weight", "has", "partitions")
 		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
@@ -127,6 +130,19 @@ func (c *partitionsCmd) Run(a *app) error {
 		}
 		return p.flush()
 	})
+}
+
+// resize changes the number of partitions. It says on standard error if there was no worker: a name may be
+// misspelt.
+func (a *app) resize(ctx context.Context, client *mongolock.Client, name string, n int) error {
+	if err := assign.Resize(ctx, client, name, n); err != nil {
+		return err
+	}
+	s, err := assign.Look(ctx, client, name)
+	if err == nil && len(s.Workers) == 0 {
+		fmt.Fprintf(a.stderr, "mongolock: no worker of %s runs: nothing is changed\n", shown(name))
+	}
+	return err
 }
 
 // sharedNames returns the names that have workers: those of the keys of seats.
