@@ -41,7 +41,7 @@ type SizeError struct {
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("assign: %q has %d partitions in the processes that run now, and %d in this one: "+
+	return fmt.Sprintf("assign: %q has %d partitions in the processes that run, or died less than a TTL ago, and %d in this one: "+
 		"start all with one number, and change it with Resize", e.Name, e.There, e.Here)
 }
 

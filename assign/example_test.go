@@ -129,7 +129,7 @@ func ExampleSizeError() {
 
 func ExampleSizeError_Error() {
 	fmt.Println((&assign.SizeError{Name: "orders", There: 4, Here: 8}).Error())
-	// Output: assign: "orders" has 4 partitions in the processes that run now, and 8 in this one: start all with one number, and change it with Resize
+	// Output: assign: "orders" has 4 partitions in the processes that run, or died less than a TTL ago, and 8 in this one: start all with one number, and change it with Resize
 }
 
 func ExampleSizeError_Is() {

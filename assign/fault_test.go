@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,18 +23,20 @@ func TestWorkThatReturnsEarlyIsCalledAgainAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 1)
 		var calls, token atomic.Int64
+		l := newLogs()
 		a := f.startWith("a", func(_ context.Context, p assign.Partition) error {
 			if calls.Add(1); calls.Load()%2 == 0 {
 				return nil
 			}
 			token.Store(p.Token)
 			return errors.New("no orders")
-		})
+		}, l.option())
 		time.Sleep(10 * time.Second)
 		assert.InDelta(t, 12, calls.Load(), 3)
 		first := token.Load()
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, first, token.Load(), "under the same lease")
+		assert.Equal(t, 5, l.counted("assign: the work of a partition returned early, calling it again"), "less and less")
 		f.stop(a)
 	})
 }
@@ -148,6 +151,18 @@ func TestWorkThatStallsAgainAndAgainIsCalledLessAndLess(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		assert.LessOrEqual(t, calls.Load(), int64(8), "in five times as long")
 		assert.Positive(t, calls.Load())
+		f.stop(a)
+	})
+}
+
+func TestAMaxHoldIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 1)
+		f.clientOpts = []mongolock.ClientOption{mongolock.MaxHold(8 * time.Second)}
+		a := f.start("a")
+		time.Sleep(5 * time.Minute)
+		_, gaps := f.counted()
+		assert.Less(t, slices.Max(gaps), 200*time.Millisecond)
 		f.stop(a)
 	})
 }

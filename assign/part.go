@@ -136,8 +136,8 @@ func (r *run) begin(id int) *part {
 		}()
 		if r.ask(p) {
 			granted := time.Now()
-			r.hold(p)
-			r.rest(p, time.Since(granted))
+			why := r.hold(p)
+			r.rest(p, time.Since(granted) < firm && !errors.Is(why, mongolock.ErrMaxHold))
 		}
 	})
 	return p
@@ -173,7 +173,7 @@ func (r *run) ask(p *part) bool {
 		opts = append(opts, mongolock.MaxStall(r.maxStall))
 	}
 	pauses := backoff.New(pauseLeast, pauseMost)
-	for {
+	for failures := 0; ; {
 		lease, err := r.client.Acquire(p.ctx, partKey(r.name, p.ID), opts...)
 		switch {
 		case err == nil:
@@ -193,10 +193,15 @@ func (r *run) ask(p *part) bool {
 		if !passing(err) { // the others need not stand still for one
 			pause = longPause
 		}
-		r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
+		if failures++; rare(failures) {
+			r.logger.Warn("assign: could not acquire a partition, trying again", "name", r.name, "partition", p.ID, "failures", failures, "error", err)
+		}
 		backoff.Sleep(p.ctx, pause)
 	}
 }
+
+// rare reports which of the failures in a row of one partition are logged: there may be thousands of partitions.
+func rare(failures int) bool { return failures&(failures-1) == 0 }
 
 // grant reports whether the work may begin. Without the seat it may not, as others may work with another
 // number by now. What was granted before the seat's end they see.
@@ -247,14 +252,16 @@ func (r *run) prepared(p *part) bool {
 			}
 			pause = longPause
 		}
-		r.logger.Warn("assign: could not prepare a partition, trying again", "name", r.name, "partition", p.ID, "error", err)
+		if rare(failures) {
+			r.logger.Warn("assign: could not prepare a partition, trying again", "name", r.name, "partition", p.ID, "failures", failures, "error", err)
+		}
 		backoff.Sleep(p.ctx, pause)
 	}
 	return false
 }
 
-// hold has the partition worked on until its context ends, and gives it back.
-func (r *run) hold(p *part) {
+// hold has the partition worked on until its context ends, and gives it back. It returns the cause.
+func (r *run) hold(p *part) error {
 	ctx, returned := p.lease.Context(p.ctx), make(chan struct{})
 	go func() { // awaited below, but for work that hangs
 		defer close(returned)
@@ -274,16 +281,17 @@ func (r *run) hold(p *part) {
 	r.mu.Unlock()
 	r.await(p, returned, "the work")
 	r.warnOf(p.lease.Release())
+	return context.Cause(ctx)
 }
 
 // rest pauses if the lease has ended by itself: its work stalled, or it was broken. If that happens soon
 // again, the pause is longer.
-func (r *run) rest(p *part, held time.Duration) {
+func (r *run) rest(p *part, soon bool) {
 	if p.ctx.Err() != nil {
 		return
 	}
 	r.mu.Lock()
-	if r.pauses[p.ID] == nil || held >= firm {
+	if r.pauses[p.ID] == nil || !soon {
 		r.pauses[p.ID] = backoff.New(pauseLeast, lostMost)
 	}
 	pause := r.pauses[p.ID].Next()
@@ -300,7 +308,7 @@ func (r *run) repeat(ctx context.Context, p *part) {
 			r.warnOf(p.lease.Release())
 		}
 	}()
-	pauses := backoff.New(pauseLeast, pauseMost)
+	pauses, failures := backoff.New(pauseLeast, pauseMost), 0
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := r.fn(ctx, p.Partition)
@@ -308,9 +316,12 @@ func (r *run) repeat(ctx context.Context, p *part) {
 			break
 		}
 		if time.Since(began) >= firm {
+			failures = 0
 			pauses.Reset()
 		}
-		r.logger.Warn("assign: the work of a partition returned early, calling it again", "name", r.name, "partition", p.ID, "error", err)
+		if failures++; rare(failures) {
+			r.logger.Warn("assign: the work of a partition returned early, calling it again", "name", r.name, "partition", p.ID, "failures", failures, "error", err)
+		}
 		backoff.Sleep(ctx, pauses.Next())
 	}
 	returned = true

@@ -15,7 +15,7 @@ const (
 	resizePause = 100 * time.Millisecond // between two looks while the number changes
 	resizeMost  = 5 * time.Second        // that Resize waits for a worker to come again
 	resizeNone  = 2 * time.Second        // the same if there was none, as one may have lost its seat just now
-	resizeOver  = 2 * time.Second        // after which a Resize that is not seen any longer has given up
+	resizeOver  = time.Second            // after which a Resize that is not seen any longer has given up
 
 	// A Resize that waits says so every ten seconds at least. One that died must not stop the work for
 	// as long as its place counts.

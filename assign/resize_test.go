@@ -29,7 +29,7 @@ func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
 		b := f.start("b")
 		err := <-b.over
 		require.ErrorIs(t, err, assign.ErrSize)
-		assert.EqualError(t, err, `assign: "orders": assign: "orders" has 16 partitions in the processes that run now, and 32 in this one: `+
+		assert.EqualError(t, err, `assign: "orders": assign: "orders" has 16 partitions in the processes that run, or died less than a TTL ago, and 32 in this one: `+
 			`start all with one number, and change it with Resize`)
 		size, ok := errors.AsType[*assign.SizeError](err)
 		require.True(t, ok)
@@ -205,7 +205,7 @@ func TestAResizeAfterWhichNoWorkerComesAgainIsAnError(t *testing.T) {
 
 // Its seat is removed by hand before a worker has come again.
 func TestAResizeThatOthersWereQuickerThanIsAnError(t *testing.T) {
-	for after := range 15 * time.Millisecond / time.Millisecond {
+	for after := time.Duration(0); after < 15*time.Millisecond; after += time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, memstore.New(), 16)
 			a, b := f.start("a"), f.start("b")
@@ -213,7 +213,7 @@ func TestAResizeThatOthersWereQuickerThanIsAnError(t *testing.T) {
 			l := newLink(f.in, uint64(after))
 			l.claim = func(_ context.Context, c store.Claim) {
 				if c.Limit == 5024 {
-					time.AfterFunc(after*time.Millisecond, func() { f.in.Delete(name + "/workers") })
+					time.AfterFunc(after, func() { f.in.Delete(name + "/workers") })
 				}
 			}
 			op, err := mongolock.NewWithStore(l, mongolock.WithLogger(quiet()))

@@ -55,7 +55,7 @@ var running sync.Map
 // has returned. Its MaxHold and MaxStall apply to partitions, and its MaxWait to nothing here; give it
 // no NoRenewal. What others hold by hand under a partition's key keeps that partition alone from being
 // worked on. Under "orders/workers" it is an error (mongolock.ErrModeMismatch), or, if it is held
-// exclusively, no partition is worked on meanwhile.
+// exclusively, no partition is worked on meanwhile. Have few other keys under "orders/": workers list them, too.
 func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn Func, opts ...Option) error {
 	conf, err := newConfig(opts)
 	if err := errors.Join(usable("Run", client, name), usableSize("Run", n), err); err != nil {

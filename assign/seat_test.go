@@ -21,7 +21,25 @@ import (
 // A stuck link hangs in some kinds of calls, until their contexts end.
 type stuck struct {
 	*link
-	looks, renewals, notices atomic.Bool
+	looks, renewals, notices, releases atomic.Bool
+}
+
+func (s *stuck) set(hangs bool) {
+	for _, is := range []*atomic.Bool{&s.looks, &s.renewals, &s.notices, &s.releases} {
+		is.Store(hangs)
+	}
+}
+
+func (s *stuck) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+	if s.releases.Load() {
+		<-ctx.Done()
+		all := make([]store.Ended, len(batch))
+		for i := range all {
+			all[i].Err = ctx.Err()
+		}
+		return all
+	}
+	return s.link.Release(ctx, batch)
 }
 
 func (s *stuck) Look(ctx context.Context, keys []string) ([]store.Status, error) {
@@ -81,6 +99,30 @@ func TestADrainWhoseFirstNoticeIsLostLeavesNoPartitionIdle(t *testing.T) {
 	})
 }
 
+func TestADrainEndsInTimeAlthoughTheStoreHangs(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f, s := newFleet(t, memstore.New(), 16), &stuck{}
+			f.clientOpts = []mongolock.ClientOption{mongolock.TTL(5 * time.Minute)}
+			f.through = func(l *link) store.Store { s.link = l; return s }
+			a := f.start("a")
+			f.through = nil
+			time.Sleep(time.Minute)
+			b := f.start("b", loading(time.Hour)) // it is never ready
+			time.Sleep(time.Minute)
+			began := time.Now()
+			a.cancel()
+			time.Sleep(after)
+			s.set(true)
+			err := <-a.over
+			a.over <- err
+			assert.Less(t, time.Since(began), 21*time.Second, "Drain and some ten seconds")
+			s.set(false)
+			f.stop(a, b)
+		})
+	}
+}
+
 // The worker b prepares a partition, and has no seat any longer when that is done.
 func TestWhatIsPreparedDoesNotBeginAfterTheSeatsEnd(t *testing.T) {
 	for called, test := range map[string]struct {
@@ -126,9 +168,7 @@ func TestWhatIsPreparedDoesNotBeginAfterTheSeatsEnd(t *testing.T) {
 				mu.Lock()
 				assert.Equal(t, map[int]int{16: 0, 8: 8}, busy)
 				mu.Unlock()
-				for _, is := range []*atomic.Bool{&s.looks, &s.renewals, &s.notices} {
-					is.Store(false)
-				}
+				s.set(false)
 				f.stop(a, b)
 			})
 		})
