@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -203,7 +204,7 @@ func TestNoHistoryHasTwoWorkersOnAPartitionOrLeavesOneUnowned(t *testing.T) {
 // Each change of a fleet that is at rest moves what a consistent spreading has to move: the share of
 // the process that comes or goes.
 func TestAFleetAtRestMovesOnlyTheShareOfTheProcessThatComesOrGoes(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(fewer.Of(50)) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 9))
 			f := newFleet(t, memstore.New(), 1+random.IntN(100))

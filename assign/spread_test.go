@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 )
 
 func of(weights ...int) (all []worker) {
@@ -68,7 +70,7 @@ func moved(before []worker, has []int, after []worker, to []int) (n int) {
 
 func TestOnlyThePartitionsOfTheWorkerThatComesOrGoesMove(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	for range fewer.Of(2000) {
 		n := 1 + r.IntN(300)
 		var workers []worker
 		for i := range 1 + r.IntN(8) {
@@ -119,7 +121,7 @@ func TestOnlyThePartitionsOfTheWorkerThatComesOrGoesMove(t *testing.T) {
 
 func TestThePlanStaysAsItIsWhileItIsCarriedOut(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 2000 {
+	for range fewer.Of(2000) {
 		n := 1 + r.IntN(100)
 		var workers []worker
 		for i := range 1 + r.IntN(8) {
