@@ -156,7 +156,7 @@ func (r *record) test(ctx context.Context, server bool, module string, args ...s
 
 // now is today's commit and day. A tree with changes is said to have them.
 func (r *record) now(ctx context.Context) (moment, error) {
-	commit, err := r.output(ctx, "git", "rev-parse", "--short", "HEAD")
+	commit, err := r.output(ctx, "git", "rev-parse", "--short=10", "HEAD")
 	changes, err2 := r.output(ctx, "git", "status", "--porcelain", "--untracked-files=no", "--", "*.go")
 	if changes != "" {
 		commit += ", changed"
