@@ -100,7 +100,7 @@ heavy: $(DEVMONGO) ## test: all checks of modules that take minutes to compile
 
 .PHONY: test-embedded
 test-embedded: $(EMBEDDED) ## test: the main tests on the embedded server
-	$(EMBEDDED) exec --kind ferretdb -- go test -p 2 -shuffle=on -timeout 10m ./store/mongostore ./internal/test/system ./doclock ./fence
+	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m ./store/mongostore ./internal/test/system ./doclock ./fence
 
 .PHONY: test-embedded-cli
 test-embedded-cli: $(EMBEDDED) ## test: those of the command on the embedded server

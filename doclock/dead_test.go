@@ -76,10 +76,11 @@ func TestADocumentThatWasClaimedTooOftenIsSetAsideAndComesBack(t *testing.T) {
 func TestADocumentWhoseWorkersDieIsSetAside(t *testing.T) {
 	coll := collection(t)
 	messages(t, coll, 1)
+	ttl := pace.Of(500 * time.Millisecond)
 	for range 3 {
-		dying := locksOn[message](t, coll, With(mongolock.TTL(200*time.Millisecond)))
+		dying := locksOn[message](t, coll, With(mongolock.TTL(ttl)))
 		must(dying.Claim(t.Context(), pending, oldest, mongolock.NoRenewal()))(t)
-		time.Sleep(300 * time.Millisecond) // real: the TTL of the one that died, and a half
+		time.Sleep(ttl * 3 / 2) // real: until the one that died is over
 	}
 	locks := locksOn[message](t, coll, MaxAttempts(3))
 	assert.Eventually(t, func() bool {
