@@ -405,6 +405,37 @@ func TestASharerThatPollsBringsInThoseBehindIt(t *testing.T) {
 	})
 }
 
+// A permit runs out just after another was returned. Only the first in line was told of that; the one
+// behind it has died, so the third learns of the other permit from the first.
+func TestAPermitThatRunsOutDuringAHandoffIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		start, end := time.Now(), 10*time.Second
+		permit := func(id string, ttl time.Duration) store.Claim {
+			return store.Claim{Ref: store.Ref{Key: "k", ID: id, Mode: store.Permits}, Limit: 2, TTL: ttl, Owner: id}
+		}
+		_, err := mem.Acquire(t.Context(), permit("runs out", end))
+		require.NoError(t, err)
+		holder := acquire(t, newClient(t, mem), "k", mongolock.OneOf(2), mongolock.TTL(time.Hour))
+		s := newHostile(mem)
+		first := inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))
+		time.Sleep(time.Second)
+		s.set(trips(20 * time.Millisecond))
+		died := permit("died", time.Minute)
+		died.Place = store.NewPlace(store.Permits, 2, "dead")
+		_, err = mem.Acquire(t.Context(), died)
+		require.ErrorIs(t, err, store.ErrHeld)
+		third := inBackground(t.Context(), newClient(t, mem), "k", mongolock.OneOf(2))
+		time.Sleep(time.Until(start.Add(end - 5*time.Millisecond)))
+		release(t, holder)
+		one, three := <-first, <-third
+		require.NoError(t, errors.Join(one.err, three.err))
+		assert.LessOrEqual(t, three.when.Sub(start.Add(end)), 1500*time.Millisecond, "from the permit's end")
+		release(t, one.lease)
+		release(t, three.lease)
+	})
+}
+
 func TestAPermitThatIsReturnedIsNotOfferedToAWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()

@@ -172,10 +172,22 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	lease, err := c.send(w, &m.claim, m.now)
 	lease, tell, err := c.answered(w, m, lease, err)
 	c.watch.Announce(tell...)
-	if lease != nil && w.terms.shares() && (!m.told || w.terms.mode == store.Permits) && len(lease.holding.waiting()) > 0 {
-		c.freed(w.key) // Nobody told this one, or another permit ran out since: then nobody told those behind.
+	if lease != nil && c.untold(w, m, lease.holding) {
+		c.freed(w.key)
 	}
 	return lease, err
+}
+
+// untold reports whether those behind may share the key with a new holder, and nobody told them: as nobody
+// told this one, or as another permit has run out since.
+func (c *Client) untold(w *waiter, m move, h *holding) bool {
+	if !w.terms.shares() || len(h.waiting()) == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := h.since.Add(c.clock.Since(h.granted)) // by the store's clock
+	return !m.told || w.terms.mode == store.Permits && line.RanOut(w.queue.view.Seen, now)
 }
 
 // answered takes in the answer to a claim of the head, and returns whom to tell of it.

@@ -44,6 +44,11 @@ func taken(last, s *store.Status, p store.Place) bool {
 	return !SameHolders(last, s)
 }
 
+// RanOut reports whether a holder of that look has run out since.
+func RanOut(s *store.Status, now time.Time) bool {
+	return s != nil && slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return !h.ExpireAt.After(now) })
+}
+
 // SameHolders reports whether two looks show the same holders.
 func SameHolders(a, b *store.Status) bool {
 	return slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
