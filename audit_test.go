@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -81,7 +82,7 @@ func TestALeaseWhoseDetachFailedBetweenItsRenewalsGoesOn(t *testing.T) {
 // for long once it answers.
 func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
 	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		const keys = 500
+		keys := fewer.Of(2000)
 		other, c := newClient(t, b.mem), newClient(t, s)
 		for i := range keys {
 			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/onecore"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -187,8 +188,8 @@ func TestASlowServerLosesNoLeaseThatItHasTheTimeToRenew(t *testing.T) {
 				leases = append(leases, acquire(t, c, fmt.Sprint(n, "/", i)))
 			}
 		}
-		const rounds = 6
-		time.Sleep(rounds * ttl / 3) // virtual
+		rounds := fewer.Of(15)
+		time.Sleep(time.Duration(rounds) * ttl / 3) // virtual
 		lost := 0
 		for _, l := range leases {
 			if l.Err() != nil {
@@ -203,8 +204,8 @@ func TestASlowServerLosesNoLeaseThatItHasTheTimeToRenew(t *testing.T) {
 }
 
 func TestHalfATTLOfSilenceLosesNoneOfManyLeases(t *testing.T) {
-	const ttl, many = 10 * time.Second, 1200 // two bulks
-	for _, begin := range []time.Duration{0, ttl/3 - time.Millisecond, ttl / 2} {
+	const ttl, many = 10 * time.Second, 2000
+	for _, begin := range []time.Duration{0, ttl / 4, ttl/3 - time.Millisecond, ttl / 2, ttl} {
 		synctest.Test(t, func(t *testing.T) {
 			t.Cleanup(onecore.Begin())
 			server, start := &slowServer{each: 50 * time.Microsecond}, time.Now()
@@ -275,7 +276,7 @@ func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 			b := newHookedStore(memstore.New())
 			slowRenewals(b, ttl/3-time.Millisecond)
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(ttl))
-			time.Sleep(500 * ttl)
+			time.Sleep(time.Duration(fewer.Of(2500)) * ttl)
 			assert.NoError(t, l.Err(), "TTL %v", ttl)
 		})
 	}

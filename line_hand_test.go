@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -283,7 +284,7 @@ func (promptHostile) AnswersAtOnce() {}
 
 // A client that is closed while its waiter is refused because of a holder that lingers.
 func TestNoCallAfterCloseReturned(t *testing.T) {
-	late, n := 0, 1000
+	late, n := 0, fewer.Of(3000)
 	for i := range n {
 		mem := memstore.New()
 		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))

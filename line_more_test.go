@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -230,7 +231,7 @@ func TestOneWhoseFeedIsBrokenIsServed(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(10 * time.Minute)
+				time.Sleep(time.Duration(fewer.Of(50)) * time.Minute)
 				sum := int64(0)
 				for i := range grants {
 					sum += grants[i].Load()

@@ -5,10 +5,10 @@
 //	})
 //
 // Call Run in every process, with the same name and number. Each partition, from 0 to 255, is worked
-// on by one process at a time, under a lease of package mongolock, whose promises it has: its context
-// ends at least one margin before another process can have the partition, and [Partition.Token] is
-// for resources that refuse late writers (package fence). Processes that come, go or die change which
-// of them has which partition, and no more partitions move than have to.
+// on by one process at a time, under a lease of package mongolock: another process has the partition
+// when the function has returned, or its context has ended long enough ago, by [Grace] or by the lease's
+// margin. [Partition.Token] is for resources that refuse late writers (package fence). Processes that
+// come, go or die change which of them has which partition, and no more partitions move than have to.
 //
 //   - When ctx ends, as on SIGTERM, Run hands over one partition after the other while it works on the
 //     rest, for at most [Drain]. So a rolling deploy has no time in which a partition waits for a TTL.

@@ -308,7 +308,7 @@ func TestWorkersThatWaitForWhatIsHeldByHandSaySoOnce(t *testing.T) {
 				assert.Empty(t, f.shares())
 				before := a.link.sent("look", "list", "acquire")
 				time.Sleep(10 * time.Minute)
-				assert.InDelta(t, 600, a.link.sent("look", "list", "acquire")-before, 620)
+				assert.LessOrEqual(t, a.link.sent("look", "list", "acquire")-before, 1300)
 				assert.Equal(t, 1, l.counted(test.says))
 				require.NoError(t, held.Release())
 				time.Sleep(5 * time.Second)

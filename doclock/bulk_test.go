@@ -105,7 +105,7 @@ func (s oneByOne) Release(ctx context.Context, batch []store.Ending) (answers []
 // either. This is what the test above would see without bulks.
 func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := farAwayHolding(t, 1_000, func(s *docStore) store.Store { return oneByOne{s, make(chan struct{}, 1)} })
+		f := farAwayHolding(t, fewer.Of(5_000), func(s *docStore) store.Store { return oneByOne{s, make(chan struct{}, 1)} })
 		require.Error(t, f.Close())
 		assert.Greater(t, f.held(t), 500, "documents that are held")
 	})

@@ -161,7 +161,7 @@ func TestCronNextIsTheSameFromEveryMomentBeforeIt(t *testing.T) {
 			plan := schedule.Cron("CRON_TZ=" + zone + " " + expression)
 			begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 			next := plan.Next(begin)
-			for at := begin; at.Before(begin.AddDate(1, 0, 0)); at = at.Add(55 * time.Minute) {
+			for at := begin; at.Before(begin.AddDate(1, 0, 0)); at = at.Add(25 * time.Minute) {
 				for !at.Before(next) {
 					last := next
 					next = plan.Next(last)
