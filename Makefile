@@ -26,7 +26,7 @@ SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 PKG   ?= ./...
 RUN   ?=
 COUNT ?= 5
-FLAGS := -p 2 -race -shuffle=on$(if $(RUN), -run '$(RUN)')
+FLAGS := -p 3 -race -shuffle=on$(if $(RUN), -run '$(RUN)')
 
 # Runs tests: a line for each package as it ends, failures whole, and what this machine could not test.
 TESTS := go tool -modfile=$(CURDIR)/tools/test/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
@@ -98,9 +98,11 @@ test-adapters: $(DEVMONGO) ## test: the tests of the adapters and of the command
 heavy: $(DEVMONGO) ## test: all checks of modules that take minutes to compile
 	@$(call in-modules,$(HEAVY),go mod tidy -diff && go fix -diff ./... && $(LINT) run && $(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
 
+ON_EMBEDDED := ./store/mongostore ./internal/test/system ./doclock ./fence
+
 .PHONY: test-embedded
 test-embedded: $(EMBEDDED) ## test: the main tests on the embedded server
-	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m ./store/mongostore ./internal/test/system ./doclock ./fence
+	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m $(ON_EMBEDDED)
 
 .PHONY: test-embedded-cli
 test-embedded-cli: $(EMBEDDED) ## test: those of the command on the embedded server

@@ -45,6 +45,18 @@ func filesEndingIn(t *testing.T, suffix string) map[string]string {
 	return all
 }
 
+// linesWith returns those lines of a text that have a part: the race detector makes a regular
+// expression take half a minute for all files.
+func linesWith(text, part string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 var (
 	goBlock  = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 	anyBlock = regexp.MustCompile("(?ms)^```.*?^```$")
@@ -103,7 +115,7 @@ func TestEverySectionThatIsCitedExists(t *testing.T) {
 	found := 0
 	for _, texts := range []map[string]string{all, filesEndingIn(t, ".go"), filesEndingIn(t, "golangci.yml")} {
 		for file, text := range texts {
-			for _, c := range cited.FindAllStringSubmatch(text, -1) {
+			for _, c := range cited.FindAllStringSubmatch(linesWith(text, "§"), -1) {
 				found++
 				section := regexp.MustCompile(`(?m)^#+ ` + regexp.QuoteMeta(c[2]) + `\.? `)
 				assert.True(t, section.MatchString(all[pathOf[c[1]]]), "%s cites %s §%s", file, c[1], c[2])
@@ -280,7 +292,7 @@ func TestEveryPageThatTheCodeNamesExists(t *testing.T) {
 	all, found := pages(t), 0
 	for _, suffix := range []string{".go", ".yml", ".yaml", "Makefile", ".html"} {
 		for file, text := range filesEndingIn(t, suffix) {
-			for _, n := range named.FindAllStringSubmatch(text, -1) {
+			for _, n := range named.FindAllStringSubmatch(linesWith(text, "docs/"), -1) {
 				found++
 				path, anchor, _ := strings.Cut(n[0], "#")
 				_, err := os.Stat(path)
@@ -291,7 +303,7 @@ func TestEveryPageThatTheCodeNamesExists(t *testing.T) {
 			}
 		}
 	}
-	assert.Greater(t, found, 20)
+		assert.Greater(t, found, 20)
 }
 
 // The guide's table has each option of the root package, where it may be given.
