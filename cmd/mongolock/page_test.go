@@ -2,7 +2,9 @@ package main
 
 import (
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,34 +14,51 @@ import (
 )
 
 var (
-	consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
-	commandLine  = regexp.MustCompile(`(?m)^\$ (?:.*[;|] )?mongolock (.*)$`)
-	inText       = regexp.MustCompile("`mongolock ([a-z][^`]*)`")
-	argument     = regexp.MustCompile(`'[^']*'|\S+`)
+	fencedBlock = regexp.MustCompile("(?ms)^```(?:console)?\n(.*?)^```")
+	commandLine = regexp.MustCompile(`(?m)^(?:\$ (?:.*[;|&] )?|[-\d*/,]+(?: [-\d*/,]+){4} +)mongolock (.*)$`) // typed, or in a crontab
+	inText      = regexp.MustCompile("`mongolock ([a-z][^`]*)`")
+	argument    = regexp.MustCompile(`'[^']*'|\S+`)
 )
 
 // The commands on the pages are commands of this program, with flags that it has.
 func TestTheCommandsOfThePagesAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/reference.md", "../mongolock-mcp/README.md", "../../docs/choosing.md", "README.md"} {
+	seen := 0
+	require.NoError(t, filepath.WalkDir("../..", func(page string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && page != "../.." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() || filepath.Ext(page) != ".md":
+			return nil
+		}
 		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		var lines []string
-		for _, block := range consoleBlock.FindAllStringSubmatch(string(text), -1) {
-			for _, m := range commandLine.FindAllStringSubmatch(block[1], -1) {
-				lines = append(lines, m[1])
-			}
-		}
-		for _, m := range inText.FindAllStringSubmatch(string(text), -1) {
-			lines = append(lines, m[1])
-		}
-		if strings.Contains(page, "operations") {
-			assert.Greater(t, len(lines), 10, "%s names too few: is it read rightly?", page)
-		}
-		for _, line := range lines {
+		for _, line := range commandsOn(string(text)) {
+			seen++
 			parses(t, page, line)
 		}
+		return err
+	}))
+	assert.Greater(t, seen, 40, "commands: are the pages read rightly?")
+}
+
+func commandsOn(page string) (lines []string) {
+	for _, block := range fencedBlock.FindAllStringSubmatch(page, -1) {
+		for _, m := range commandLine.FindAllStringSubmatch(block[1], -1) {
+			lines = append(lines, m[1])
+		}
 	}
+	for _, m := range inText.FindAllStringSubmatch(page, -1) {
+		lines = append(lines, m[1])
+	}
+	return lines
+}
+
+func TestControlCommandsOfEachFormAreFoundOnAPage(t *testing.T) {
+	t.Parallel()
+	page := "```console\n$ make cli && mongolock one\n$ mongolock two | tee log\n```\n\n```\n*/5 3 * * 1-5  mongolock three\n```\n\nand `mongolock four`\n"
+	assert.Equal(t, []string{"one", "two | tee log", "three", "four"}, commandsOn(page))
 }
 
 func parses(t *testing.T, page, line string) {
