@@ -24,10 +24,10 @@ type bar struct {
 
 // charts are the plots of those tables, by the path of the picture.
 var charts = map[string]struct {
-	title  string
+	title  string // with the last panel's first bar of mongolock, and that of redislock
 	panels []panel
 }{
-	"docs/pictures/comparison.svg": {"How soon a waiter gets the key, and what waiting costs", []panel{
+	"docs/pictures/comparison.svg": {"64 waiters of mongolock send %s requests a second, those of redislock %s", []panel{
 		{"milliseconds from the release:", "median, and 95 of 100", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},
 		{"requests a second", "with one holder and 64 waiters", []bar{{"idle", 0, 0}}, "requests a second"},
 	}},
@@ -60,7 +60,15 @@ func chart(page, path string) (string, error) {
 		bars = max(bars, len(p.bars))
 	}
 	rowTop := func(i int) float64 { return chartTop + float64(i)*(chartBar*float64(bars)+16) }
-	c := canvas{title: of.title}
+	last := of.panels[len(of.panels)-1].bars[0]
+	said := make(map[string]string)
+	for _, r := range rows {
+		var err error
+		if said[r.lock], err = valueOf(tables[last.table], r, last); err != nil {
+			return "", err
+		}
+	}
+	c := canvas{title: fmt.Sprintf(of.title, said["mongolock"], said["redislock"])}
 	c.text(20, 30, "h", c.title)
 	for i, r := range rows {
 		y := rowTop(i)
@@ -139,6 +147,23 @@ func tableOf(page, name string) (all []figures, err error) {
 		return nil, errors.New("the table " + name + " has no figures")
 	}
 	return all, nil
+}
+
+// marked returns what stands between the two marks of a page.
+func marked(page, mark string) (string, error) {
+	_, rest, ok := strings.Cut(page, "<!-- "+mark+": begin -->")
+	between, _, also := strings.Cut(rest, "<!-- "+mark+": end -->")
+	if !ok || !also {
+		return "", errors.New("the page has no marks of " + mark)
+	}
+	return between, nil
+}
+
+var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+// plain takes Markdown's signs out of a text.
+func plain(s string) string {
+	return strings.NewReplacer("**", "", "`", "").Replace(markdownLink.ReplaceAllString(s, "$1"))
 }
 
 var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)

@@ -1,6 +1,6 @@
 // Command pictures draws the pictures of the pages, each from a text in the repository: sequences from
-// docs/pictures/*.txt, the decision tree from the README's list, the chart from the tables in
-// docs/internals/locks-measured.md, and the moving picture from docs/pictures/demo.cast.
+// docs/pictures/*.txt, the chart from the tables in docs/internals/locks-measured.md, and the moving picture
+// from docs/pictures/demo.cast.
 //
 //	go run ./tools/pictures draw              draws all of them
 //	COMMAND | go run ./tools/pictures record FILE    records what a command prints, as an asciicast
@@ -47,10 +47,7 @@ type picture struct {
 
 // pictures returns every picture, by path.
 func pictures(root string) (map[string]string, error) {
-	which := []picture{
-		{"docs/pictures/demo.cast", "docs/pictures/demo.svg", film},
-		{"README.md", "docs/pictures/choosing.svg", tree},
-	}
+	which := []picture{{"docs/pictures/demo.cast", "docs/pictures/demo.svg", film}}
 	for path := range charts {
 		which = append(which, picture{"docs/internals/locks-measured.md", path, func(page string) (string, error) { return chart(page, path) }})
 	}
