@@ -243,6 +243,13 @@ func TestTheReadmeIsShort(t *testing.T) {
 	assert.LessOrEqual(t, len(strings.Fields(pages(t)["README.md"])), 800, "words")
 }
 
+func TestTheChangelogOfWhatIsNotReleasedIsShort(t *testing.T) {
+	_, unreleased, found := strings.Cut(pages(t)["CHANGELOG.md"], "\n## [Unreleased]\n")
+	require.True(t, found)
+	unreleased, _, _ = strings.Cut(unreleased, "\n## ")
+	assert.LessOrEqual(t, len(strings.Fields(unreleased)), 400, "words")
+}
+
 // What a user may have to read: the README and the pages of docs, with their code and tables.
 func TestThePagesOfUsersAreShort(t *testing.T) {
 	n := 0
