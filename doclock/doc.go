@@ -2,6 +2,8 @@
 // message of an outbox. The lock is a field of the document. So one command locks and reads it,
 // and one command saves and unlocks it.
 //
+//	orders, err := doclock.New[Order](db.Collection("orders")) // one for each process
+//	…
 //	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
 //	…
 //	defer doc.Release()
@@ -22,8 +24,8 @@
 // [Locks.Work] is the loop around that, for n workers of a process: it claims, calls a function, and
 // puts a message that failed back for a while. [MaxAttempts] sets aside what fails each time.
 //
-// [New] makes the [Locks] of a collection, one for each process. Its options are those of a client of
-// package mongolock ([WithOwner], [WithLogger], [WithObserver], [With]). A document comes with a
+// The options of [New] are those of a client of package mongolock ([WithOwner], [WithLogger],
+// [WithObserver], [With]). A document comes with a
 // *mongolock.Lease and its promises: the lease is renewed in the background, it ends before the
 // document can be granted again, and its token is greater than every earlier one of the document.
 // Pass the lease's Context to the work. Package doclocktest tests your code without a server.

@@ -1,7 +1,8 @@
 // Package pathlock locks paths of a tree for several processes: file trees, WebDAV
 // servers, object prefixes, configuration trees. A lock covers one path, or a path and
 // everything below it. It is shared or exclusive, lasts for a time, and is identified by
-// its token.
+// its token. On MongoDB a tree is New(storage, "files"), once for each process, where storage is
+// OnMongo(collection).
 //
 //	err := tree.Do(ctx, pathlock.Request{Path: "/reports/2026"}, func(ctx context.Context, h *pathlock.Hold) error {
 //		return write(ctx, h.Lock.Path) // ctx ends when the path is not held any more
