@@ -21,7 +21,7 @@ SECANTUS_VERSION := 0.5.3-beta.196
 SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 
 # What `go test` is given; `make test RUN=TestLease` narrows it, `make race
-# COUNT=20` looks for rare failures. Two packages at a time: most tests wait more than
+# COUNT=20` looks for rare failures. Three packages at a time: most tests wait more than
 # they compute, and those on a server share it.
 PKG   ?= ./...
 RUN   ?=

@@ -27,7 +27,7 @@ type standing struct {
 	op      int // the call that used it last
 	joined  time.Duration
 	late    bool          // the call that it was for was over then, and no other call has used it since
-	unknown bool          // late, and kept up by a fault: its command may have been cut off
+	unknown bool          // kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
 	said    time.Duration // when its claim last said that it waits, which is its look
@@ -272,9 +272,11 @@ func (q *queue) judge(w *write) {
 		switch {
 		case w.swept, len(w.applied) == 0 && len(w.dropped) > 0:
 			q.violation("place lost", w.at, "client %d waits, and its place goes with a holder", p.client)
-		case index == 0, passed > 1:
+		case q.h.primaryChanged(w.began, w.at) && !slices.ContainsFunc(w.applied, func(e Event) bool { return !e.Shared }):
+			// It was the first in the line of a deposed primary. A claim alone compares who is.
+		case index == 0 && !q.ranked, passed > 1:
 			q.violation("place lost", w.at, "client %d waits, and client %d, which is not the next, takes it out of the line", p.client, w.client)
-		case q.ranked: // one of a higher priority may have come, had the key and left, unseen
+		case q.ranked: // one of a higher priority may have come: and stand between, or have had the key and left, unseen
 		case p.offered == never || w.began-p.offered < p.graced()*time.Duration(index)-q.tol:
 			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; it is offered the key since %v", p.client, w.client, w.began, p.offered)
 		}
@@ -386,7 +388,7 @@ func (q *queue) apply(w *write) {
 			q.ranked = q.ranked || priorityOf(e.Place) > 0
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
-			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at)
+			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at) || q.h.hindered(e.Owner, w.at, w.at-1, w.at)
 			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, said: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Moved:
 			q.moveUp(e.Place, w.at)

@@ -93,7 +93,7 @@ type readiness struct {
 	ahead int           // who comes before it, dead or alive, unless its place is stale
 	known int           // as it was when it last asked: nobody tells it that it came closer
 	polls bool          // the first of them hears no notices
-	late  bool          // a holder ran out: nobody said so
+	late  bool          // a holder ran out, or a place before it is stale: nobody said so
 }
 
 // prepare says when the nth in line could have the key, as things are.
@@ -115,6 +115,7 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 	}
 	for _, o := range q.line[:n] {
 		if o.until != 0 && o.until+q.tol <= at {
+			r.late = true
 			continue
 		}
 		if r.ahead++; r.ahead == 1 {
