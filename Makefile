@@ -396,7 +396,7 @@ binaries: ## develop: the commands for six systems, into bin/dist
 PORT ?= 27017
 .PHONY: serve
 serve: $(DEVMONGO) ## use: a MongoDB at PORT=27017, until Ctrl-C
-	@[ -z "$$MONGODB_URI" ] || { echo 'MONGODB_URI names a server already: unset it first'; exit 2; }
+	@[ -z "$${MONGODB_URI:-}" ] || { echo 'MONGODB_URI names a server already: unset it first'; exit 2; }
 	@echo 'Its data is gone when it ends, by Ctrl-C. For another: PORT=27018. (Docker chooses a port of its own.)'
 	@$(DEVMONGO) serve $(if $(KIND),--kind $(KIND)) --port $(PORT)
 

@@ -3,6 +3,7 @@ package mongolock_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,4 +30,26 @@ func TestMakeListsEveryTargetThatHasAText(t *testing.T) {
 		assert.Contains(t, []string{" use", " test", " develop"}, group, "the group of %s", target[1])
 		assert.Regexp(t, `(?m)^  make `+target[1]+` +`+regexp.QuoteMeta(text)+`$`, string(listed))
 	}
+}
+
+// A new user's shell has no MONGODB_URI, and the recipes' shell stops at what is unset.
+func TestMakeServeStartsAServerUnlessOneIsNamed(t *testing.T) {
+	program, err := exec.LookPath("make")
+	if err != nil {
+		t.Skip("needs make")
+	}
+	devmongo := filepath.Join(t.TempDir(), "devmongo")
+	require.NoError(t, os.WriteFile(devmongo, []byte("#!/bin/sh\necho \"called: $*\"\n"), 0o700)) //nolint:gosec // make runs it
+	serve := func(env ...string) (string, error) {
+		call := exec.CommandContext(t.Context(), program, "--no-print-directory", "serve", "PORT=4711", "DEVMONGO="+devmongo) //nolint:gosec // a path of the test's own
+		call.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
+		out, err := call.CombinedOutput()
+		return string(out), err
+	}
+	out, err := serve()
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "called: serve --port 4711\n")
+	out, err = serve("MONGODB_URI=mongodb://db-1")
+	assert.Error(t, err)
+	assert.NotContains(t, out, "called")
 }
