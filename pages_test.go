@@ -143,7 +143,7 @@ func TestEveryTestThatThePagesNameExists(t *testing.T) {
 }
 
 func TestEveryFolderAndFileThatThePagesNameExists(t *testing.T) {
-	named := regexp.MustCompile("`((?:internal|store|adapters|examples|devmongo|bench|docs)/[\\w/.]+|(?:schedule|leader|doclock|pathlock|fence)/[\\w/.]+)`")
+	named := regexp.MustCompile("`((?:internal|store|adapters|examples|devmongo|bench|docs|cmd|tools|schedule|leader|assign|once|doclock|pathlock|fence)/[\\w/.-]*\\w)`")
 	for page, text := range pages(t) {
 		for _, n := range named.FindAllStringSubmatch(text, -1) {
 			_, err := os.Stat(n[1])
