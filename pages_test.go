@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -250,6 +251,24 @@ func TestTheChangelogOfWhatIsNotReleasedIsShort(t *testing.T) {
 	assert.LessOrEqual(t, len(strings.Fields(unreleased)), 400, "words")
 }
 
+// Each measurement draws the comparison's table anew, but not the sentence.
+func TestTheReadmeSaysWhatWaitingCostsAsItWasMeasured(t *testing.T) {
+	all := pages(t)
+	said := regexp.MustCompile(`64 waiters in 8 processes cost ([\d.]+) requests a second where polling costs (\d+)`).FindStringSubmatch(all["README.md"])
+	require.NotNil(t, said)
+	polling, err := strconv.ParseFloat(said[2], 64)
+	require.NoError(t, err)
+	measured := make(map[string]float64) // in a row of lock, server, and six figures the fourth
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|(?: [^|]+ \|){4} ([\d.]+) \|(?: [\d.]+ \|){2}$`).FindAllStringSubmatch(all["docs/comparison.md"], -1) {
+		measured[row[1]], err = strconv.ParseFloat(row[2], 64)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, said[1], strconv.FormatFloat(measured["**mongolock**"], 'f', 1, 64))
+	for _, lock := range []string{"upsert and delete by hand", "square/mongo-lock", "redislock", "redsync"} {
+		assert.GreaterOrEqual(t, measured[lock], polling, lock)
+	}
+}
+
 // What a user may have to read: the README and the pages of docs, with their code and tables.
 func TestThePagesOfUsersAreShort(t *testing.T) {
 	n := 0
@@ -315,7 +334,7 @@ func TestEveryPageThatTheCodeNamesExists(t *testing.T) {
 			}
 		}
 	}
-		assert.Greater(t, found, 20)
+	assert.Greater(t, found, 20)
 }
 
 // The guide's table has each option of the root package, where it may be given.
