@@ -241,7 +241,7 @@ func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) 
 		defer mu.Unlock()
 		return enough(g)
 	}
-	for end := time.Now().Add(pace.Of(3*time.Minute)); !done() && time.Now().Before(end); g.kills++ {
+	for end := time.Now().Add(pace.Of(3 * time.Minute)); !done() && time.Now().Before(end); g.kills++ {
 		time.Sleep(pause + rand.N(pause)) // real: between two kills
 		i := rand.IntN(processes)
 		kill(all[i])
