@@ -177,11 +177,14 @@ class Lock:
         line = image.get("line", [])
         if not line:
             self.locks.find_one_and_delete({"_id": self.key, "mongolock": 1, "holders": {}, "line.0": ABSENT})
-        elif self.wake.options().get("capped"):  # an insert would make it, uncapped
+        else:
             first = list(itertools.takewhile(lambda p: p[0] == line[0][0] != "x", line)) or line[:1]  # readers, or a writer
-            self.wake.insert_many([
-                {"mongolock": 1, "topic": "locks", "key": self.key, "kind": kind, "to": p.split(":")[1], "place": p}
-                for kind, places in [("offered", first), ("next", line[len(first):][:1])] for p in places])
+            self._wake([{"kind": kind, "to": p.split(":")[1], "place": p}
+                        for kind, places in [("offered", first), ("next", line[len(first):][:1])] for p in places])
+
+    def _wake(self, notices):
+        if notices and self.wake.options().get("capped"):  # an insert would make it, uncapped
+            self.wake.insert_many([{"mongolock": 1, "topic": "locks", "key": self.key} | n for n in notices])
 
     def _update(self, where, update, session=None, upsert=False):
         """Changes the document, if it is one of ours. The image has the server's time."""

@@ -83,6 +83,17 @@ class Locks(unittest.TestCase):
             self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
             self.assertEqual(locks.find_one()["line"], [])
 
+    def test_one_that_waits_tells_a_holder_that_lingers(self):
+        wake = locks.database["locks.wake"]
+        wake.drop()
+        locks.database.create_collection(wake.name, capped=True, size=4096)
+        self.addCleanup(wake.drop)
+        dead = self.dies()
+        locks.update_one({}, {"$set": {f"holders.{dead.id}.lingers": "ADDRESS"}})
+        self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
+        self.assertEqual([{"mongolock": 1, "topic": "locks", "key": "key", "kind": "wanted", "to": "ADDRESS"}],
+                         list(wake.find({}, {"_id": 0})))
+
     def test_one_that_died_in_line_is_passed_soon(self):
         for released in True, False:
             locks.drop()
