@@ -47,7 +47,7 @@ func made(t testing.TB, of state) bson.D {
 		{Key: "initialData", Value: bson.A{
 			bson.D{{Key: "databaseName", Value: database}, {Key: "collectionName", Value: locks}, {Key: "documents", Value: before}},
 			bson.D{
-				{Key: "databaseName", Value: database}, {Key: "collectionName", Value: wake},
+				{Key: "databaseName", Value: database}, {Key: "collectionName", Value: wakeUps},
 				{Key: "createOptions", Value: bson.D{{Key: "capped", Value: true}, {Key: "size", Value: int32(wakeSize)}}},
 				{Key: "documents", Value: bson.A{}},
 			},
@@ -81,7 +81,7 @@ func entities() bson.A {
 		under(durable, locks, concerns[durable]),
 		under(voted, locks, concerns[voted]),
 		under(quick, locks, concerns[quick]),
-		under(wakes, wake, concerns[quick]),
+		under(wakes, wakeUps, concerns[quick]),
 		bson.D{{Key: "client", Value: bson.D{{Key: "id", Value: "reader"}}}},
 		databaseOf("read", "reader"),
 		collection(outcome, "read", locks),
@@ -217,7 +217,7 @@ func modification(t testing.TB, command, reply bson.D) operation {
 
 func insertion(t testing.TB, command bson.D) operation {
 	t.Helper()
-	require.Equal(t, wake, command[0].Value)
+	require.Equal(t, wakeUps, command[0].Value)
 	documents := at(command, "documents").(bson.A)
 	require.Len(t, documents, 1)
 	document := documents[0].(bson.D)

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
@@ -21,7 +22,7 @@ import (
 const (
 	database = "mongolock_vectors"
 	locks    = "locks"
-	wake     = "locks.wake"
+	wakeUps  = "locks.wake"
 )
 
 // A fixture is a server in memory, and processes on it whose commands are recorded.
@@ -47,7 +48,7 @@ func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	s := &fixture{t: t, ctx: t.Context(), link: memmongo.New().Link(), began: time.Now(), started: map[int64]bson.Raw{}}
 	s.raw = s.connect(nil).Database(database).Collection(locks)
-	s.ok(s.raw.Database().CreateCollection(s.ctx, wake, options.CreateCollection().SetCapped(true).SetSizeInBytes(wakeSize)))
+	s.ok(s.raw.Database().CreateCollection(s.ctx, wakeUps, options.CreateCollection().SetCapped(true).SetSizeInBytes(wakeSize)))
 	s.store = s.another()
 	return s
 }
@@ -134,11 +135,20 @@ func (s *fixture) takes(c store.Claim) {
 	s.ok(err)
 }
 
-func (s *fixture) refused(c store.Claim) {
+func (s *fixture) refused(c store.Claim) *store.HeldError {
 	s.t.Helper()
 	_, err := s.another().Acquire(s.ctx, c)
 	var held *store.HeldError
 	require.ErrorAs(s.t, err, &held)
+	return held
+}
+
+// asks is a claim that is refused, and tells the holders that it waits.
+func (s *fixture) asks(c store.Claim) {
+	s.t.Helper()
+	wanted := wake.Wanted(&s.refused(c).Status)
+	require.NotEmpty(s.t, wanted)
+	s.ok(s.store.Notify(s.ctx, wanted...))
 }
 
 func (s *fixture) foreign(c store.Claim) {
