@@ -42,7 +42,7 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 		lease, err = c.tryOnce(w)
 	}
 	var held *store.HeldError
-	if errors.As(err, &held) && line.Open(&held.Status, &store.Claim{Ref: store.Ref{Mode: t.mode}, Limit: t.limit}) {
+	if errors.As(err, &held) && line.Open(&held.Status, &store.Claim{Ref: store.Ref{Mode: t.mode}, Limit: t.limit, Weight: t.weight}) {
 		lease, err = c.tryOnce(w)
 	}
 	switch {

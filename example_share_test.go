@@ -57,6 +57,31 @@ func ExampleFor() {
 	// carl true
 }
 
+// Renderings may use 20 GB in all, and those of one tenant 3.
+func ExampleWeight() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	render := func(tenant string, gigabytes int) error {
+		memory := mongolock.Weight(gigabytes)
+		_, err := mongolock.AcquireAll(ctx, client, []string{tenant, "~ all"},
+			mongolock.For(tenant, mongolock.OneOf(3), memory), mongolock.For("~ all", mongolock.OneOf(20), memory),
+			mongolock.MaxWait(10*time.Millisecond))
+		return err
+	}
+	fmt.Println(render("anna", 2))
+	fmt.Println(errors.Is(render("anna", 2), mongolock.ErrHeld))
+	fmt.Println(render("ben", 3))
+	all, err := client.Inspect(ctx, "~ all")
+	fmt.Printf("%d of %d taken: %v\n", all.Taken(), all.Limit, err)
+	// Output:
+	// <nil>
+	// true
+	// <nil>
+	// 5 of 20 taken: <nil>
+}
+
 // The mail server allows two connections, from any number of processes.
 func ExampleOneOf() {
 	ctx := context.Background()

@@ -54,6 +54,7 @@ type terms struct {
 	priority  int
 	mode      store.Mode
 	limit     int // of permits; 1 for exclusive, 0 for shared
+	weight    int // how many of the permits; 0: Weight was not given
 }
 
 // A config holds the options of a client.
@@ -135,6 +136,30 @@ func OneOf(n int) AcquireOption {
 		}
 		return t.share(store.Permits, n)
 	})
+}
+
+// Weight takes w of the n permits of OneOf(n), from 1, the default, to n. The weights of the
+// holders are never more than n in sum. A heavy claim is not overtaken: while the first in line
+// waits until w permits are free, no claim behind it is granted any.
+func Weight(w int) AcquireOption {
+	return acquireOption(func(t *terms) error {
+		if t.weight = w; w < 1 {
+			return fmt.Errorf("mongolock: Weight(%d): must be at least 1", w)
+		}
+		return nil
+	})
+}
+
+func (t *terms) checkWeight() error {
+	switch {
+	case t.weight == 0:
+		return nil
+	case t.mode != store.Permits:
+		return fmt.Errorf("mongolock: Weight(%d): only with OneOf", t.weight)
+	case t.weight > t.limit:
+		return fmt.Errorf("mongolock: Weight(%d): there are %d permits", t.weight, t.limit)
+	}
+	return nil
 }
 
 func (t *terms) share(mode store.Mode, limit int) error {
@@ -276,7 +301,7 @@ func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
 		}
 		errs = append(errs, o.applyAcquire(&t))
 	}
-	errs = append(errs, c.checkMargin(t.ttl), t.checkLinger(), t.checkYielding())
+	errs = append(errs, c.checkMargin(t.ttl), t.checkLinger(), t.checkYielding(), t.checkWeight())
 	return &t, errors.Join(errs...)
 }
 
@@ -301,7 +326,7 @@ func (t *terms) shares() bool { return t.mode != store.Exclusive }
 func (t *terms) claim(key string, c *Client) store.Claim {
 	claim := store.Claim{
 		Ref:   store.Ref{Key: key, ID: c.newID(), Mode: t.mode},
-		Limit: t.limit, TTL: t.ttl, Owner: c.owner, Note: t.note,
+		Limit: t.limit, Weight: t.weight, TTL: t.ttl, Owner: c.owner, Note: t.note,
 	}
 	switch {
 	case t.linger > 0:

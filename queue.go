@@ -92,7 +92,7 @@ func (c *Client) stand(q *queue) {
 // granted the key at once, and the next one has the same place: so it is made once.
 func (c *Client) placeFor(t *terms) store.Place {
 	if t.shares() || t.priority > 0 {
-		return store.NewPlace(t.mode, t.limit, c.watch.Address()).Before(t.priority)
+		return store.NewPlace(t.mode, t.limit, c.watch.Address()).Weighing(t.weight).Before(t.priority)
 	}
 	if c.place == "" {
 		c.place = store.NewPlace(t.mode, t.limit, c.watch.Address())
@@ -211,7 +211,7 @@ func (c *Client) unlink(w *waiter) (unused stood) {
 	if !led {
 		return unused
 	}
-	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.priority) {
+	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight, q.head.terms.priority) {
 		if q.view.Joined {
 			unused = stood{q.key, q.view.Place, q.view.In, 0}
 		}

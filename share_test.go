@@ -77,6 +77,71 @@ func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
 	})
 }
 
+// Heavy and light claims of two clients, each of which comes again as soon as it has had its permits.
+func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
+		var mu sync.Mutex // protects inside and most
+		inside, most := 0, 0
+		take := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			inside += n
+			most = max(most, inside)
+		}
+		served := map[int]int{}
+		over := time.Now().Add(30 * time.Second)
+		var wg sync.WaitGroup
+		for i, weight := range []int{1, 1, 1, 1, 2, 3, 4, 1, 2, 4} {
+			wg.Go(func() {
+				for time.Now().Before(over) {
+					err := mongolock.Do(t.Context(), clients[i%2], "k", func(context.Context, *mongolock.Lease) error {
+						take(weight)
+						time.Sleep(time.Duration(5+i) * time.Millisecond)
+						take(-weight)
+						return nil
+					}, mongolock.OneOf(4), mongolock.Weight(weight), mongolock.MaxWait(5*time.Second))
+					assert.NoError(t, err, "weight %d", weight)
+					mu.Lock()
+					served[weight]++
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, 4, most, "permits that were in use at once")
+		assert.Greater(t, served[4], served[1]/10, "%v", served)
+		mustBeFree(t, b, "k")
+	})
+}
+
+func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		three := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(3))
+		six := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(6))
+		heavy := inBackground(t.Context(), two, "k", mongolock.OneOf(10), mongolock.Weight(8))
+		synctest.Wait()
+		light := inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(10))
+		time.Sleep(time.Minute)
+		release(t, three)
+		time.Sleep(time.Minute)
+		require.Empty(t, light, "it overtakes a claim that waits for more permits")
+		var held *mongolock.HeldError
+		_, err := two.TryAcquire(t.Context(), "k", mongolock.OneOf(10))
+		require.ErrorAs(t, err, &held)
+		assert.Contains(t, err.Error(), "with 6 permits")
+		assert.Equal(t, 6, held.Taken())
+		start := time.Now()
+		release(t, six)
+		h, l := <-heavy, <-light
+		tookBetween(t, start, 0, 10*time.Millisecond)
+		release(t, h.lease)
+		release(t, l.lease)
+		mustBeFree(t, b, "k")
+	})
+}
+
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
@@ -136,6 +201,10 @@ func TestInvalidModesAreRefused(t *testing.T) {
 		{"mongolock: OneOf(10001): must be between 1 and 10000", []mongolock.AcquireOption{mongolock.OneOf(10_001)}},
 		{both, []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(2)}},
 		{both, []mongolock.AcquireOption{mongolock.OneOf(3), mongolock.OneOf(2)}},
+		{"mongolock: Weight(0): must be at least 1", []mongolock.AcquireOption{mongolock.OneOf(3), mongolock.Weight(0)}},
+		{"mongolock: Weight(4): there are 3 permits", []mongolock.AcquireOption{mongolock.Weight(4), mongolock.OneOf(3)}},
+		{"mongolock: Weight(1): only with OneOf", []mongolock.AcquireOption{mongolock.Weight(1), mongolock.Shared()}},
+		{"mongolock: Weight(2): only with OneOf", []mongolock.AcquireOption{mongolock.Weight(2)}},
 	} {
 		l, err := c.Acquire(t.Context(), "k", x.opts...)
 		assert.Nil(t, l)

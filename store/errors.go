@@ -98,6 +98,9 @@ func (e *HeldError) Error() string {
 			if h.Note != "" {
 				fmt.Fprintf(&b, " (%s)", h.Note)
 			}
+			if h.Weight > 1 {
+				fmt.Fprintf(&b, " with %d permits", h.Weight)
+			}
 		}
 	}
 	if live > 1 {
@@ -125,7 +128,8 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // MismatchError refuses a claim because the key's live holders share it in another mode (readers,
-// permits), or with another number of permits. An exclusive claim or holder is never a mismatch.
+// permits), or with another number of permits. It also refuses a claim that takes more permits
+// than there are. An exclusive claim or holder is never a mismatch.
 // It matches ErrModeMismatch.
 type MismatchError struct {
 	Key   string
@@ -135,6 +139,9 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
+	if e.Live == Permits && e.Claim.Mode == Permits && e.Claim.Weight > e.Limit {
+		return fmt.Sprintf("mongolock: %q has %d permits, and the claim takes %d", e.Key, e.Limit, e.Claim.Weight)
+	}
 	return fmt.Sprintf("mongolock: %q is in use as %s, not as %s",
 		e.Key, describe(e.Live, e.Limit), describe(e.Claim.Mode, e.Claim.Limit))
 }

@@ -175,6 +175,20 @@ func ExampleAudience_Gets() {
 	// true
 }
 
+// Five permits are free, and the first in line takes four of them.
+func ExamplePlace_Weighing() {
+	first := store.NewPlace(store.Permits, 5, "a").Weighing(4)
+	line := []store.Place{first, store.NewPlace(store.Permits, 5, "b").Weighing(2), store.NewPlace(store.Permits, 5, "c")}
+	fmt.Println(store.Status{}.Offered(line), "is offered them")
+	// Output: 1 is offered them
+}
+
+func ExamplePlace_Weight() {
+	place := store.NewPlace(store.Permits, 5, "a")
+	fmt.Println(place.Weight(), place.Weighing(4).Weight())
+	// Output: 1 4
+}
+
 // One of three permits was given back: the first in line may have it.
 func ExampleStatus_OfferedBeside() {
 	first, next := store.NewPlace(store.Permits, 3, "a"), store.NewPlace(store.Permits, 3, "b")

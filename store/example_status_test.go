@@ -27,6 +27,17 @@ func ExampleStatus_Confirming() {
 	// mongolock: "nightly-report" is held by worker-7, which ran out; that will be confirmed within 12s
 }
 
+// Three of five permits are taken: one holder took two.
+func ExampleStatus_Taken() {
+	now := time.Now()
+	s := store.Status{Mode: store.Permits, Limit: 5, Now: now, Holders: []store.Holder{
+		{Owner: "worker-7", ExpireAt: now.Add(time.Second), Weight: 2}, {Owner: "worker-8", ExpireAt: now.Add(time.Second)},
+		{Owner: "worker-9", ExpireAt: now}, // it ran out
+	}}
+	fmt.Println(s.Taken(), "of", s.Limit)
+	// Output: 3 of 5
+}
+
 func ExampleStatus_LeftOf() {
 	s := confirming()
 	fmt.Println(s.LeftOf(s.Holders[0]))

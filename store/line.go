@@ -29,6 +29,26 @@ func NewPlace(m Mode, limit int, address string) Place {
 	return Place(mark + ":" + address + ":" + rand.Text()[:10])
 }
 
+// Weighing returns the place of a claim of permits that takes that many of them.
+func (p Place) Weighing(weight int) Place {
+	if weight <= 1 {
+		return p
+	}
+	mark, rest, _ := strings.Cut(string(p), ":")
+	return Place(mark + "w" + strconv.Itoa(weight) + ":" + rest)
+}
+
+// Weight returns how many permits the claim takes that waits, 1 if the place says nothing.
+func (p Place) Weight() int {
+	mark, _, _ := strings.Cut(string(p), ":")
+	if _, weight, says := strings.Cut(mark, "w"); says {
+		if n, err := strconv.Atoi(weight); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 1
+}
+
 // PriorityMost is the highest priority.
 const PriorityMost = 9
 
@@ -75,7 +95,8 @@ func (p Place) Mode() (m Mode, limit int) {
 	case mark == "s":
 		return Shared, 0
 	case strings.HasPrefix(mark, "p"):
-		if limit, err := strconv.Atoi(mark[1:]); err == nil && limit > 0 {
+		permits, _, _ := strings.Cut(mark[1:], "w")
+		if limit, err := strconv.Atoi(permits); err == nil && limit > 0 {
 			return Permits, limit
 		}
 	}
@@ -114,6 +135,9 @@ type Waiter struct {
 // Format shows the waiter under every verb of package fmt.
 func (w Waiter) Format(f fmt.State, _ rune) {
 	mode, _ := w.Place.Mode()
+	if n := w.Place.Weight(); n > 1 {
+		mode += Mode(fmt.Sprintf(" of weight %d", n))
+	}
 	_, _ = fmt.Fprintf(f, "{%s, owner %q, since %s}", mode, w.Owner, w.Since.Format(time.RFC3339Nano))
 }
 
@@ -142,38 +166,27 @@ func (s Status) Waiting(own, passed Place) (line []Place) {
 }
 
 // Offered returns how many of the first places in line may have the key now. That is one writer,
-// or the readers up to the first writer, or as many permits as the live holders leave free. line
-// is what Waiting returned.
-func (s Status) Offered(line []Place) (n int) {
-	live := 0
-	for _, h := range s.Holders {
-		if s.Live(h) {
-			live++
-		}
-	}
-	return s.OfferedBeside(line, live)
-}
+// or the readers up to the first writer, or the permits up to the first that takes more than the
+// live holders, and those before it, leave free. line is what Waiting returned.
+func (s Status) Offered(line []Place) (n int) { return s.OfferedBeside(line, s.Taken()) }
 
-// OfferedBeside is Offered for a key that has so many live holders, in the mode of the status.
-func (s Status) OfferedBeside(line []Place, live int) (n int) {
-	if len(line) == 0 || live > 0 && s.Mode == Exclusive {
+// OfferedBeside is Offered for a key of which so many permits are taken, or that has so many live
+// holders, in the mode of the status.
+func (s Status) OfferedBeside(line []Place, taken int) (n int) {
+	if len(line) == 0 || taken > 0 && s.Mode == Exclusive {
 		return 0
 	}
 	mode, limit := line[0].Mode()
-	if live > 0 && (mode != s.Mode || limit != s.Limit) {
+	if mode == "" || taken > 0 && (mode != s.Mode || limit != s.Limit) {
 		return 0
 	}
-	free := len(line)
-	switch mode {
-	case Exclusive:
+	if mode == Exclusive {
 		return 1
-	case Permits:
-		free = min(free, limit-live)
-	case "":
-		return 0
 	}
-	for n < free {
-		if m, l := line[n].Mode(); m != mode || l != limit {
+	for _, p := range line {
+		m, l := p.Mode()
+		taken += p.Weight()
+		if m != mode || l != limit || mode == Permits && taken > limit {
 			break
 		}
 		n++

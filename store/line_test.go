@@ -13,7 +13,7 @@ import (
 
 func TestAPlaceOfAnotherShapeIsOfferedNothing(t *testing.T) {
 	now := time.Now()
-	for _, p := range []store.Place{"x", "x:", "x:here", "y:here:1", "xs:here:1", "p:here:1", "p0:here:1", "p-1:here:1", "p1.5:here:1"} {
+	for _, p := range []store.Place{"x", "x:", "x:here", "y:here:1", "xs:here:1", "p:here:1", "p0:here:1", "p-1:here:1", "p1.5:here:1", "pw2:here:1"} {
 		mode, limit := p.Mode()
 		assert.Empty(t, mode, p)
 		assert.Zero(t, limit, p)
@@ -24,7 +24,7 @@ func TestAPlaceOfAnotherShapeIsOfferedNothing(t *testing.T) {
 }
 
 func TestAPlaceIsShort(t *testing.T) {
-	p := store.NewPlace(store.Permits, 1<<31-1, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq")
+	p := store.NewPlace(store.Permits, 10_000, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq").Weighing(10_000).Before(store.PriorityMost)
 	assert.LessOrEqual(t, len(p), 64)
 	assert.NotContains(t, p, ".")
 	assert.NotContains(t, p, "$")
@@ -47,6 +47,11 @@ func TestWhatIsOfferedToALine(t *testing.T) {
 		{line: "p2,p2,p2", offered: 2},
 		{line: "p3,p2", offered: 1},
 		{line: "p3,s", offered: 1},
+		{line: "p4w3,p4,p4", offered: 2},
+		{line: "p4,p4w4,p4", offered: 1},
+		{line: "p2w3,p2", offered: 0},
+		{line: "p4w3,p4", mode: store.Permits, limit: 4, holders: []time.Time{live, live}, offered: 0},
+		{line: "p4w2,p4", mode: store.Permits, limit: 4, holders: []time.Time{live, live}, offered: 1},
 		{line: "x", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
 		{line: "s", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
 		{line: "s,s", mode: store.Exclusive, limit: 1, holders: []time.Time{dead}, offered: 2},

@@ -18,7 +18,7 @@ type Mode string
 const (
 	Exclusive Mode = "exclusive" // one holder
 	Shared    Mode = "shared"    // any number of readers
-	Permits   Mode = "permits"   // up to Limit holders
+	Permits   Mode = "permits"   // holders whose weights are Limit in sum at most
 )
 
 // A Ref names one acquisition of one key.
@@ -38,10 +38,11 @@ func (r Ref) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(r)) }
 // A Claim asks for a key.
 type Claim struct {
 	Ref
-	Limit int           // number of permits; 1 for exclusive, 0 for shared
-	TTL   time.Duration // how long the grant lasts unless renewed
-	Owner string        // the claimant, for people to read
-	Note  string        // the purpose, for people to read
+	Limit  int           // number of permits; 1 for exclusive, 0 for shared
+	Weight int           // how many of the permits it takes; 0 stands for 1
+	TTL    time.Duration // how long the grant lasts unless renewed
+	Owner  string        // the claimant, for people to read
+	Note   string        // the purpose, for people to read
 
 	// Place is the claimant's place in the line of the key. A claim that is refused because
 	// others hold the key, or come before it, joins the line at its end, or keeps its place; and
@@ -106,6 +107,7 @@ type Holder struct {
 	Session  string    `json:"session,omitempty"` // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
 	Lingers  string    `json:"lingers,omitempty"` // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
 	Yields   string    `json:"yields,omitempty"`  // if not empty, the holder wants to know at this address of those who wait
+	Weight   int       `json:"weight,omitempty"`  // how many permits it has; 0 stands for 1
 
 	// KnownBy is the latest time, by the clock of the Status, at which the store will know that
 	// the holder is over, if it does not renew. Zero means ExpireAt. A store whose clock may
@@ -125,6 +127,9 @@ func (h Holder) end() time.Time {
 // Format shows the holder under every verb of package fmt, without its ID: see Ref.
 func (h Holder) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "{owner %q, note %q, since %s, until %s", h.Owner, h.Note, h.Since.Format(time.RFC3339Nano), h.ExpireAt.Format(time.RFC3339Nano))
+	if h.Weight > 1 {
+		_, _ = fmt.Fprintf(f, ", weight %d", h.Weight)
+	}
 	if h.Broken != "" {
 		_, _ = fmt.Fprintf(f, ", broken: %q", h.Broken)
 	}
@@ -165,6 +170,16 @@ func (s Status) Confirming(h Holder) bool { return s.Live(h) && !h.ExpireAt.Afte
 // Free reports whether the key has no live holder.
 func (s Status) Free() bool { return s.Left() == 0 }
 
+// Taken returns how many permits the live holders have taken. In other modes it counts the holders.
+func (s Status) Taken() (n int) {
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			n += max(1, h.Weight)
+		}
+	}
+	return n
+}
+
 // Left returns the time until the last holder is over, if no holder renews.
 func (s Status) Left() time.Duration {
 	var left time.Duration
@@ -189,7 +204,7 @@ type Ending struct {
 // Ended answers one Ending.
 type Ended struct {
 	Line []Place // who waits, in order, without places that are stale
-	Left int     // how many holders are left that have not run out, by their dates
+	Left int     // how many permits, or holders in other modes, are left that have not run out, by their dates
 	Err  error
 }
 

@@ -25,6 +25,7 @@ type lsCmd struct {
 type holderView struct {
 	Owner    string    `json:"owner"`
 	Note     string    `json:"note,omitempty"`
+	Weight   int       `json:"weight,omitempty"` // how many permits it has, if not one
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
 	Live     bool      `json:"live"`
@@ -38,11 +39,12 @@ type holderView struct {
 
 // A waiterView is a process in line as it is shown.
 type waiterView struct {
-	Owner string     `json:"owner"`
-	Mode  store.Mode `json:"mode"` // in which it wants the key; empty if a newer version wrote the place
-	Limit int        `json:"limit,omitempty"`
-	Since time.Time  `json:"since"`
-	Seen  time.Time  `json:"seen"` // when it last said that it still waits
+	Owner  string     `json:"owner"`
+	Mode   store.Mode `json:"mode"` // in which it wants the key; empty if a newer version wrote the place
+	Limit  int        `json:"limit,omitempty"`
+	Weight int        `json:"weight,omitempty"` // how many permits it wants, if not one
+	Since  time.Time  `json:"since"`
+	Seen   time.Time  `json:"seen"` // when it last said that it still waits
 
 	Priority int `json:"priority,omitempty"`
 
@@ -57,6 +59,7 @@ type keyView struct {
 	Free    bool         `json:"free"`
 	Mode    store.Mode   `json:"mode,omitempty"`
 	Limit   int          `json:"limit,omitempty"`
+	Taken   int          `json:"taken,omitempty"` // how many of the permits
 	Holders []holderView `json:"holders"`
 	Line    []waiterView `json:"line"` // who waits, in their order
 	Now     time.Time    `json:"now"`  // the server's clock
@@ -64,6 +67,9 @@ type keyView struct {
 
 func viewOf(s mongolock.Status) keyView {
 	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Limit: s.Limit, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
+	if s.Mode == store.Permits {
+		v.Taken = s.Taken()
+	}
 	line := s.Waiting("", "")
 	offered := line[:s.Offered(line)]
 	for _, w := range s.Line {
@@ -71,12 +77,12 @@ func viewOf(s mongolock.Status) keyView {
 		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == "", Priority: w.Place.Priority()}
 		view.Offered = slices.Contains(offered, w.Place)
 		if mode == store.Permits {
-			view.Limit = limit
+			view.Limit, view.Weight = limit, severalOf(w.Place.Weight())
 		}
 		v.Line = append(v.Line, view)
 	}
 	for _, h := range s.Holders {
-		view := holderView{Owner: h.Owner, Note: h.Note, Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Live: s.Live(h), Broken: h.Broken}
+		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Live: s.Live(h), Broken: h.Broken}
 		if view.Confirming = s.Confirming(h); view.Confirming {
 			view.KnownBy = h.KnownBy.UTC()
 		}
@@ -85,14 +91,29 @@ func viewOf(s mongolock.Status) keyView {
 	return v
 }
 
-// held says how a key is held.
-func (v keyView) held() string { return inMode(v.Mode, v.Limit, "free") }
+// severalOf is a weight, or 0 for one.
+func severalOf(weight int) int {
+	if weight > 1 {
+		return weight
+	}
+	return 0
+}
 
-func inMode(m store.Mode, limit int, none string) string {
-	switch m {
-	case store.Permits:
+// held says how a key is held.
+func (v keyView) held() string {
+	if v.Mode == store.Permits {
+		return fmt.Sprintf("%d of %d permits taken", v.Taken, v.Limit)
+	}
+	return string(v.Mode)
+}
+
+func inMode(m store.Mode, limit, weight int, none string) string {
+	switch {
+	case m == store.Permits && weight > 1:
+		return fmt.Sprintf("%d permits of %d", weight, limit)
+	case m == store.Permits:
 		return fmt.Sprintf("permit of %d", limit)
-	case "":
+	case m == "":
 		return none
 	}
 	return string(m)
@@ -105,7 +126,7 @@ func (v keyView) rows(all bool) (rows [][]cell) {
 		if h.Live || all {
 			state, tone := v.stateOf(h)
 			rows = append(rows, []cell{
-				{shown(v.Key), bold}, {v.held(), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
+				{shown(v.Key), bold}, {inMode(v.Mode, v.Limit, h.Weight, "free"), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
 				{state, tone}, {v.waiters(), yellow}, {shown(h.Note), dim},
 			})
 		}
@@ -256,7 +277,11 @@ func (c *showCmd) Run(a *app) error {
 		for _, h := range v.Holders {
 			left, tone := v.stateOf(h)
 			rows = append(rows,
-				[]cell{{"holder", dim}, {shown(h.Owner), plain}},
+				[]cell{{"holder", dim}, {shown(h.Owner), plain}})
+			if h.Weight > 1 {
+				rows = append(rows, []cell{{"  has", dim}, {strconv.Itoa(h.Weight) + " permits", plain}})
+			}
+			rows = append(rows,
 				[]cell{{"  note", dim}, {shown(h.Note), plain}},
 				[]cell{{"  since", dim}, {h.Since.Format(time.RFC3339) + " (" + span(v.Now.Sub(h.Since)) + ")", plain}},
 				[]cell{{"  lease", dim}, {left, tone}})
@@ -282,7 +307,7 @@ func (c *showCmd) Run(a *app) error {
 
 // waitOf says how, and for how long, a process waits.
 func (v keyView) waitOf(w waiterView) (string, tone) {
-	text := inMode(w.Mode, w.Limit, "in an unknown mode") + ", for " + span(v.Now.Sub(w.Since))
+	text := inMode(w.Mode, w.Limit, w.Weight, "in an unknown mode") + ", for " + span(v.Now.Sub(w.Since))
 	if w.Priority > 0 {
 		text += fmt.Sprintf(", with priority %d", w.Priority)
 	}

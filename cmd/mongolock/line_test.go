@@ -39,7 +39,7 @@ func places(all ...store.Place) (waiters []store.Waiter) {
 
 func TestWhatIsShownOfALine(t *testing.T) {
 	reader, writer := store.NewPlace(store.Shared, 0, "a"), store.NewPlace(store.Exclusive, 1, "b")
-	polls, permit := store.NewPlace(store.Shared, 0, ""), store.NewPlace(store.Permits, 3, "c")
+	polls, permit := store.NewPlace(store.Shared, 0, ""), store.NewPlace(store.Permits, 3, "c").Weighing(2)
 	line := places(reader, polls, writer, permit)
 	line[0].Seen = time.Date(2026, 5, 3, 1, 58, 0, 0, time.UTC)
 	v := queued(nil, line...)
@@ -49,7 +49,7 @@ func TestWhatIsShownOfALine(t *testing.T) {
 		texts = append(texts, text)
 	}
 	assert.Equal(t, []string{"shared, for 2m, stale: not seen for 2m", "shared, for 2m, and may have the key now",
-		"exclusive, for 2m", "permit of 3, for 2m"}, texts)
+		"exclusive, for 2m", "2 permits of 3, for 2m"}, texts)
 	assert.Equal(t, "3, 1 stale", v.waiters())
 	assert.Equal(t, []bool{false, true, false, false}, []bool{v.Line[0].Polls, v.Line[1].Polls, v.Line[2].Polls, v.Line[3].Polls})
 	assert.Equal(t, []int{0, 0, 0, 3}, []int{v.Line[0].Limit, v.Line[1].Limit, v.Line[2].Limit, v.Line[3].Limit})

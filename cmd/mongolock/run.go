@@ -20,6 +20,7 @@ type runCmd struct {
 	At      string        `help:"Run for the latest due time of this cron expression, unless another host has claimed it." placeholder:"'0 3 * * *'"`
 	Shared  bool          `help:"Share the key with others that ask for it with --shared." xor:"mode"`
 	Permits *int          `help:"Take one of N permits: at most N commands run at a time." xor:"mode" placeholder:"N"`
+	Weight  *int          `help:"Take W of the N permits (default: one)." placeholder:"W"`
 	MinHold time.Duration `help:"Keep the key for at least this long, even if the command ends sooner." placeholder:"30s"`
 	MaxHold time.Duration `help:"End the command when it has held the key this long." placeholder:"1h"`
 	TTL     time.Duration `name:"ttl" help:"How long the key stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
@@ -74,7 +75,7 @@ func (c *runCmd) margin() time.Duration { return marginOf(c.Margin, c.TTL) }
 
 // check refuses bad arguments by their names.
 func (c *runCmd) check() error {
-	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), c.checkAt(), checkOptions(c.Key, []flagged{
+	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), c.checkAt(), c.checkWeight(), checkOptions(c.Key, []flagged{
 		{"--ttl", true, mongolock.TTL(c.TTL)},
 		{"--max-hold", c.MaxHold != 0, mongolock.MaxHold(c.MaxHold)},
 		{"--min-hold", c.MinHold != 0, mongolock.MinHold(c.MinHold)},
@@ -82,6 +83,23 @@ func (c *runCmd) check() error {
 		{"--note", c.Note != "", mongolock.Note(c.Note)},
 		{"KEY", true, mongolock.TTL(time.Minute)},
 	}))
+}
+
+// checkWeight tries --weight. What is wrong with --permits is said of that.
+func (c *runCmd) checkWeight() error {
+	switch {
+	case c.Weight == nil:
+		return nil
+	case c.Permits == nil:
+		return exitf(exitUsage, "--weight: only with --permits")
+	}
+	permits := mongolock.OneOf(*c.Permits)
+	if tryOption("k", permits) == nil {
+		if err := tryOption("k", permits, mongolock.Weight(*c.Weight)); err != nil {
+			return exitf(exitUsage, "--weight: %s", reason(err))
+		}
+	}
+	return nil
 }
 
 // checkAt tries --at and --held-exit-code.
@@ -132,6 +150,9 @@ func (c *runCmd) options() []mongolock.AcquireOption {
 	}
 	if c.Permits != nil {
 		opts = append(opts, mongolock.OneOf(*c.Permits))
+	}
+	if c.Weight != nil {
+		opts = append(opts, mongolock.Weight(*c.Weight))
 	}
 	if c.MinHold > 0 {
 		opts = append(opts, mongolock.MinHold(c.MinHold))

@@ -123,14 +123,14 @@ func checkOptions(of string, all []flagged) error {
 	return nil
 }
 
-// tryOption asks a store in memory what is wrong with an option.
-func tryOption(key string, opt mongolock.AcquireOption) error {
+// tryOption asks a store in memory what is wrong with options.
+func tryOption(key string, opts ...mongolock.AcquireOption) error {
 	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
 	if err != nil {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // it is in memory
-	lease, err := client.TryAcquire(context.Background(), key, opt)
+	lease, err := client.TryAcquire(context.Background(), key, opts...)
 	if err != nil {
 		return err
 	}

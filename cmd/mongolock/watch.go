@@ -153,7 +153,7 @@ func newWaiters(before, now mongolock.Status, at time.Time) (all []change) {
 		}
 		if !known[w.Place] {
 			mode, limit := w.Place.Mode()
-			text := inMode(mode, limit, "in an unknown mode")
+			text := inMode(mode, limit, w.Place.Weight(), "in an unknown mode")
 			if ahead > 0 {
 				text += fmt.Sprintf(", %d ahead", ahead)
 			}

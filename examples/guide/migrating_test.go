@@ -171,12 +171,9 @@ func Example_fromRedislock() {
 
 	lease, err := locks.TryAcquire(ctx, "my-key", mongolock.TTL(10*time.Second))
 	if errors.Is(err, mongolock.ErrHeld) {
-		fmt.Println("another process has it")
-		return
-	} else if err != nil {
-		log.Print(err)
 		return
 	}
+	check(err)
 	defer lease.Release()
 	ctx = lease.Context(ctx) // in place of lock.Refresh
 	fmt.Println("has it:", ctx.Err() == nil)
@@ -193,9 +190,7 @@ func Example_fromRedsync() {
 		fmt.Println("has it")
 		return nil
 	}, mongolock.MaxWait(16*time.Second))
-	if err != nil {
-		log.Print(err)
-	}
+	check(err)
 	// Output: has it
 }
 

@@ -26,7 +26,7 @@ import (
 //	offered                            -> ask offered
 //	in 4s                              -> pass a
 //
-// held is how long a holder has left, line who waits: x:name, s:name, p3:name, or a name for a
+// held is how long a holder has left, and 10s*3 one that has 3 permits; line who waits: x:name, s:name, p3:name, or a name for a
 // writer; name~100s was last seen that long ago, name@5s joined that much later than others, and
 // name- has no address.
 func TestScripts(t *testing.T) {
@@ -129,12 +129,14 @@ func (s *script) status(words []string) *store.Status {
 				st.Mode, st.Limit = store.Exclusive, 1
 			}
 			for i, left := range strings.Split(value, ",") {
+				left, weight, _ := strings.Cut(left, "*")
 				left, age, found := strings.Cut(left, "/") // how long it has held
 				since := at.Add(-time.Minute)
 				if found {
 					since = at.Add(-s.span(age))
 				}
-				st.Holders = append(st.Holders, store.Holder{ID: strconv.Itoa(i), Since: since, ExpireAt: at.Add(s.span(left))})
+				n, _ := strconv.Atoi(weight)
+				st.Holders = append(st.Holders, store.Holder{ID: strconv.Itoa(i), Weight: n, Since: since, ExpireAt: at.Add(s.span(left))})
 			}
 		case "mode":
 			st.Mode, st.Limit = store.Mode(value), 0

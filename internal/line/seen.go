@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -106,7 +107,7 @@ func (v *View) delay(first store.Place) time.Duration {
 
 // isTurn reports whether a claim makes sense by what is seen.
 func (v *View) isTurn(s *store.Status) bool {
-	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Place: v.Place})
+	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Weight: v.Place.Weight(), Place: v.Place})
 }
 
 // heldFor returns for how long the oldest live holder has the key. If it may have had it when a
@@ -120,17 +121,25 @@ func heldFor(s *store.Status) (d time.Duration) {
 	return d
 }
 
-// opens returns how long it takes until holders leave if none renews or leaves before.
+// opens returns how long it takes until holders leave if none renews or leaves before: of permits,
+// until as many are free as the first in line takes.
 func (v *View) opens(s *store.Status) time.Duration {
-	first := s.Left()
-	if v.Mode == store.Permits && s.Mode == store.Permits {
-		for _, h := range s.Holders {
-			if s.Live(h) {
-				first = min(first, s.LeftOf(h))
-			}
+	if v.Mode != store.Permits || s.Mode != store.Permits {
+		return s.Left()
+	}
+	first := v.Place
+	if v.index > 0 {
+		first = s.Waiting(v.Place, "")[0]
+	}
+	holders := slices.DeleteFunc(slices.Clone(s.Holders), func(h store.Holder) bool { return !s.Live(h) })
+	slices.SortFunc(holders, func(a, b store.Holder) int { return cmp.Compare(s.LeftOf(a), s.LeftOf(b)) })
+	free := s.Limit - s.Taken()
+	for _, h := range holders {
+		if free += max(1, h.Weight); free >= first.Weight() {
+			return s.LeftOf(h)
 		}
 	}
-	return first
+	return s.Left()
 }
 
 // Open reports whether a claim makes sense, given a status: the key's holders admit it, and it is
@@ -139,19 +148,13 @@ func Open(s *store.Status, c *store.Claim) bool {
 	if !s.Turn(c) {
 		return false
 	}
-	live := 0
-	for _, h := range s.Holders {
-		if s.Live(h) {
-			live++
-		}
-	}
 	switch {
-	case live == 0:
+	case s.Free():
 		return true
 	case c.Mode == store.Exclusive || s.Mode == store.Exclusive:
 		return false
 	case s.Mode != c.Mode || s.Limit != c.Limit:
 		return true // the claim's refusal then says what does not match
 	}
-	return s.Mode == store.Shared || live < s.Limit
+	return s.Mode == store.Shared || s.Taken()+max(1, c.Weight) <= s.Limit
 }

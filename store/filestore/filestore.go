@@ -78,6 +78,9 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (g store.Grant, err 
 	if err := refuse(ctx, c.Ref); err != nil {
 		return g, err
 	}
+	if c.Mode == store.Permits && c.Weight > c.Limit {
+		return g, &store.MismatchError{Key: c.Key, Live: c.Mode, Limit: c.Limit, Claim: c}
+	}
 	err = s.edit(ctx, c.Key, func(rec *record, now time.Time) (change, error) {
 		if what, refusal := rec.refuse(now, c); refusal != nil {
 			return what, refusal

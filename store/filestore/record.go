@@ -28,6 +28,7 @@ type fileHolder struct {
 	Note     string    `json:"note"`
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
+	Weight   int       `json:"weight,omitempty"`   // how many permits it has; 0 stands for 1
 	Released bool      `json:"released,omitempty"` // the key stays taken until ExpireAt
 	Broken   bool      `json:"broken,omitempty"`   // a field of its own, because Reason may be empty
 	Reason   string    `json:"reason,omitempty"`
@@ -37,11 +38,11 @@ type fileHolder struct {
 
 func (h *fileHolder) live(now time.Time) bool { return h.ExpireAt.After(now) }
 
-// live counts the holders that have not expired.
+// live counts the holders that have not expired, and of permits how many they have.
 func (r *record) live(now time.Time) (n int) {
 	for i := range r.Holders {
 		if r.Holders[i].live(now) {
-			n++
+			n += max(1, r.Holders[i].Weight)
 		}
 	}
 	return n
@@ -73,19 +74,13 @@ func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 // refuse returns why a claim is not granted, or nil if it is. Unless the key is in use in
 // another mode, the claim then waits.
 func (r *record) refuse(now time.Time, c store.Claim) (change, error) {
-	live := 0
-	for i := range r.Holders {
-		if r.Holders[i].live(now) {
-			live++
-		}
-	}
-	shares := c.Mode != store.Exclusive
+	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
 	case live > 0 && shares && r.Mode != store.Exclusive && (r.Mode != c.Mode || r.Limit != c.Limit):
 		return r.leave(c.Place, false), &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
 	case r.holder(c.ID) != nil: // a copy of the claim came before: it does not wait for itself
 		return leave, &store.HeldError{Status: r.status(now)}
-	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live >= r.Limit),
+	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > r.Limit),
 		len(r.Line) > 0 && !r.status(now).Turn(&c):
 		what := leave
 		place := r.join(now, c)
@@ -107,7 +102,7 @@ func (r *record) admit(now time.Time, c store.Claim) {
 func (r *record) add(now time.Time, c store.Claim) {
 	r.Mode, r.Limit = c.Mode, c.Limit
 	r.Holders = append(r.Holders, fileHolder{
-		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL),
+		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL), Weight: c.Weight,
 	})
 }
 
@@ -141,7 +136,7 @@ func (r *record) status(now time.Time) store.Status {
 	s.Mode, s.Limit = r.Mode, r.Limit
 	for _, h := range r.Holders {
 		s.Holders = append(s.Holders, store.Holder{
-			ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt, Broken: h.Reason,
+			ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt, Broken: h.Reason, Weight: h.Weight,
 		})
 	}
 	slices.SortStableFunc(s.Holders, func(a, b store.Holder) int {

@@ -36,7 +36,7 @@ func (s subject) Sweep(_ context.Context, key string) error {
 }
 
 func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
-	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three") {
+	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights") {
 		synctest.Test(t, func(t *testing.T) {
 			dir := disktest.InMemory(t)
 			r := specpath.Walk(t.Context(), g, subject{open(t, dir), dir})

@@ -83,6 +83,9 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := refuse(ctx, c.Ref); err != nil {
 		return store.Grant{}, err
 	}
+	if c.Mode == store.Permits && c.Weight > c.Limit {
+		return store.Grant{}, &store.MismatchError{Key: c.Key, Live: c.Mode, Limit: c.Limit, Claim: c}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.undone.has(c.ID) {

@@ -28,6 +28,7 @@ type holder struct {
 
 	lingers  string
 	yields   string
+	weight   int  // 0 stands for 1
 	released bool // the key stays taken until expireAt
 	broken   bool // a field of its own, because reason may be empty
 	reason   string
@@ -51,11 +52,11 @@ func (h *holder) sessionID() string {
 	return h.session.id
 }
 
-// live counts the holders that have not expired.
+// live counts the holders that have not expired, and of permits how many they have.
 func (r *record) live(now time.Time) (n int) {
 	for i := range r.holders {
 		if r.holders[i].live(now) {
-			n++
+			n += max(1, r.holders[i].weight)
 		}
 	}
 	return n
@@ -76,7 +77,7 @@ func (r *record) refuse(now time.Time, c *store.Claim) error {
 		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: *c}
 	case r.index(c.ID) >= 0: // a copy of the claim came before: it does not wait for itself
 		return &store.HeldError{Status: r.status(c.Key, now)}
-	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live >= r.limit),
+	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > r.limit),
 		len(r.line) > 0 && !r.seen(c.Key, now).Turn(c):
 		place := r.join(now, c)
 		return &store.HeldError{Status: r.status(c.Key, now), Place: place}
@@ -95,7 +96,7 @@ func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
-		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers, yields: c.Yields,
+		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers, yields: c.Yields, weight: c.Weight,
 	})
 }
 
@@ -127,7 +128,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(), Lingers: h.lingers, Yields: h.yields,
+			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(), Lingers: h.lingers, Yields: h.yields, Weight: h.weight,
 		}
 	}
 	if len(s.Holders) > 1 {

@@ -26,6 +26,9 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
 	}
+	if c.Mode == store.Permits && c.Weight > c.Limit {
+		return store.Grant{}, &store.MismatchError{Key: c.Key, Live: c.Mode, Limit: c.Limit, Claim: c}
+	}
 	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return store.Grant{}, mongoerr.NotApplied(err)
 	}

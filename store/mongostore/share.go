@@ -162,8 +162,11 @@ func (c *claim) mismatch(now store.Status) error {
 
 // held reports whether the claim has to wait for the present holders, or for those in line.
 func (c *claim) held(now store.Status) bool {
-	live := len(now.Holders)
-	return live > 0 && now.Mode == store.Exclusive || live > 0 && now.Mode == store.Permits && live >= now.Limit || !now.Turn(&c.Claim.Claim)
+	taken := 0 // by all that were not judged to be over, whatever their dates say
+	for _, h := range now.Holders {
+		taken += max(1, h.Weight)
+	}
+	return taken > 0 && now.Mode == store.Exclusive || taken > 0 && now.Mode == store.Permits && taken+max(1, c.Weight) > now.Limit || !now.Turn(&c.Claim.Claim)
 }
 
 // joining returns the compare-and-swap of a join. Its filter names the revision that was seen,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,12 @@ var brokenModes = []broken{
 		[]string{"AnExclusiveTokenIsAboveThoseOfEarlierSharers"}},
 	{"OnePermitTooMany", func() store.Store { return onePermitTooMany{newSound()} },
 		[]string{"NoMorePermitsAreGrantedThanTheLimit", "ContendersNeverHoldMorePermitsThanTheLimit"}},
+	{"WeightsAreNotCounted", func() store.Store { return weightsAreNotCounted{newSound()} },
+		[]string{"WeightsAreNoMoreThanTheLimitInSum", "AnExpiredWeightIsGrantedAgain", "ContendersNeverHoldMoreWeightThanTheLimit", "AHeavyClaimIsNotOvertaken"}},
+	{"HeavyIsGrantedAsOne", func() store.Store { return heavyIsGrantedAsOne{newSound()} },
+		[]string{"AWeightAboveTheLimitIsAMismatch"}},
+	{"LightOvertakesHeavy", func() store.Store { return lightOvertakesHeavy{newSound()} },
+		[]string{"AHeavyClaimIsNotOvertaken"}},
 	{"ExpiredPermitsCount", func() store.Store { return expiredPermitsCount{newSound()} },
 		[]string{"AnExpiredPermitIsGrantedAgain"}},
 	{"MismatchIsHeld", func() store.Store { return mismatchIsHeld{newSound()} },
@@ -180,6 +187,43 @@ func (s onePermitTooMany) Acquire(ctx context.Context, c store.Claim) (store.Gra
 		c.Limit++
 	}
 	return s.Store.Acquire(ctx, c)
+}
+
+type weightsAreNotCounted struct{ sound }
+
+func (s weightsAreNotCounted) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	c.Weight = 0
+	return s.Store.Acquire(ctx, c)
+}
+
+type heavyIsGrantedAsOne struct{ sound }
+
+func (s heavyIsGrantedAsOne) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if c.Weight > c.Limit {
+		c.Weight = 1
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+// lightOvertakesHeavy grants a permit that is free, though the first in line needs it.
+type lightOvertakesHeavy struct{ sound }
+
+func (s lightOvertakesHeavy) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if _, status := s.holder(c.Key); c.Mode == store.Permits && c.Weight <= 1 && status.Taken() < c.Limit {
+		c.Pass = heavyOf(status.Line)
+		if i := slices.IndexFunc(status.Line, func(w store.Waiter) bool { return w.Place == c.Place }); c.Place != "" && i > 0 {
+			return s.Store.Acquire(ctx, c)
+		}
+		c.Pass = ""
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+func heavyOf(line []store.Waiter) store.Place {
+	if len(line) > 0 && line[0].Place.Weight() > 1 {
+		return line[0].Place
+	}
+	return ""
 }
 
 // expiredPermitsCount counts expired permits, too.

@@ -12,6 +12,10 @@ import (
 var permitClaims = []claim{
 	{"NoMorePermitsAreGrantedThanTheLimit", noMorePermitsAreGrantedThanTheLimit},
 	{"AnExpiredPermitIsGrantedAgain", anExpiredPermitIsGrantedAgain},
+	{"WeightsAreNoMoreThanTheLimitInSum", weightsAreNoMoreThanTheLimitInSum},
+	{"AnExpiredWeightIsGrantedAgain", anExpiredWeightIsGrantedAgain},
+	{"AWeightAboveTheLimitIsAMismatch", aWeightAboveTheLimitIsAMismatch},
+	{"ContendersNeverHoldMoreWeightThanTheLimit", contendersNeverHoldMoreWeightThanTheLimit},
 	{"ContendersNeverHoldMorePermitsThanTheLimit", contendersNeverHoldMorePermitsThanTheLimit},
 	{"ReadersAndWritersNeverHoldTheKeyAtOnce", readersAndWritersNeverHoldTheKeyAtOnce},
 	{"AnotherModeOrLimitIsAMismatch", anotherModeOrLimitIsAMismatch},
@@ -45,6 +49,73 @@ func anExpiredPermitIsGrantedAgain(e *env) {
 	e.refused(e.permit(key, 2, long))
 }
 
+// weighing is a claim of w of n permits.
+func (e *env) weighing(key string, w, n int, ttl time.Duration) store.Claim {
+	c := e.permit(key, n, ttl)
+	c.Weight = w
+	return c
+}
+
+func weightsAreNoMoreThanTheLimitInSum(e *env) {
+	key := e.key("weights")
+	two, three := e.granted(e.weighing(key, 2, 6, long)), e.granted(e.weighing(key, 3, 6, long))
+	refusal := e.refused(e.weighing(key, 2, 6, long))
+	if refusal.Taken() != 5 || refusal.Limit != 6 || len(refusal.Holders) != 2 {
+		e.Errorf("a claim that 5 of 6 permits refuse is shown %+v", refusal.Status)
+	}
+	one := e.granted(e.weighing(key, 1, 6, long))
+	e.refused(e.permit(key, 6, long))
+	for _, h := range e.look(key).Holders {
+		for _, c := range []held{two, three, one} {
+			if h.ID == c.ID && max(1, h.Weight) != c.Weight {
+				e.Errorf("a holder of weight %d is shown with %d", c.Weight, h.Weight)
+			}
+		}
+	}
+	e.ended("a weight of 2", e.end(two.Ref, 0), 4)
+	e.refused(e.weighing(key, 3, 6, long))
+	again := e.granted(e.weighing(key, 2, 6, long))
+	e.heldBy(key, three, one, again)
+	for _, answer := range e.releaseMany(store.Ending{Ref: three.Ref}, store.Ending{Ref: e.hold(e.key("another"), long).Ref}) {
+		if answer.Err != nil || answer.Left != 3 && answer.Left != 0 {
+			e.Errorf("release of 3 permits in a bulk: %d are taken, %v; want 3", answer.Left, answer.Err)
+		}
+	}
+	e.granted(e.weighing(key, 3, 6, long))
+	e.refused(e.weighing(key, 1, 6, long))
+}
+
+func anExpiredWeightIsGrantedAgain(e *env) {
+	key := e.key("weights")
+	dies, stays := e.granted(e.weighing(key, 3, 4, short)), e.granted(e.weighing(key, 1, 4, long))
+	e.refusedUntil(dies.honoured(), e.weighing(key, 2, 4, long))
+	e.outlive(dies)
+	next := e.granted(e.weighing(key, 2, 4, long))
+	e.heldBy(key, stays, next)
+	e.refused(e.weighing(key, 2, 4, long))
+}
+
+func aWeightAboveTheLimitIsAMismatch(e *env) {
+	key := e.key("weights")
+	for range 2 { // of a free key, and of one that is held
+		_, err := e.try(e.placed(e.weighing(key, 4, 3, long)))
+		if !errors.Is(err, store.ErrModeMismatch) || !store.IsVerdict(err) {
+			e.Errorf("4 of 3 permits: %v", err)
+		}
+		e.line(key)
+		e.granted(e.weighing(key, 1, 3, long))
+	}
+}
+
+func contendersNeverHoldMoreWeightThanTheLimit(e *env) {
+	key := e.key("weights")
+	var kinds []func() store.Claim
+	for i := range e.rounds(8, 6) {
+		kinds = append(kinds, func() store.Claim { return e.weighing(key, 1+i%3, 4, long) })
+	}
+	e.contend(kinds...)
+}
+
 // An occupancy counts the holders of a key, and records what must never happen.
 type occupancy struct {
 	mu      sync.Mutex // protects the rest
@@ -59,7 +130,7 @@ func (r *occupancy) add(c store.Claim, by int) {
 	if c.Mode == store.Exclusive {
 		r.writers += by
 	} else {
-		r.sharers += by
+		r.sharers += by * max(1, c.Weight)
 	}
 	if r.writers > 1 || r.writers > 0 && r.sharers > 0 || c.Mode == store.Permits && r.sharers > c.Limit {
 		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d sharers hold the key at once", r.writers, r.sharers))

@@ -24,6 +24,7 @@ var sharedTurnClaims = []claim{
 	{"AWaitingWriterKeepsNewSharersOut", aWaitingWriterKeepsNewSharersOut},
 	{"ReadersBeforeTheFirstWriterComeTogether", readersBeforeTheFirstWriterComeTogether},
 	{"AsManyPermitsAreOfferedAsAreFree", asManyPermitsAreOfferedAsAreFree},
+	{"AHeavyClaimIsNotOvertaken", aHeavyClaimIsNotOvertaken},
 	{"AWriterAmongSharersIsStaleSooner", aWriterAmongSharersIsStaleSooner},
 	{"AMismatchLeavesNoPlace", aMismatchLeavesNoPlace},
 }
@@ -306,6 +307,27 @@ func asManyPermitsAreOfferedAsAreFree(e *env) {
 	third := e.granted(e.anew(c))
 	e.heldBy(key, first, second, third)
 	e.line(key, d)
+}
+
+// aHeavyClaimIsNotOvertaken: the first in line waits until enough permits are free, and nobody has
+// them before it.
+func aHeavyClaimIsNotOvertaken(e *env) {
+	key := e.key("weights")
+	one, other := e.granted(e.weighing(key, 2, 4, long)), e.granted(e.weighing(key, 2, 4, long))
+	heavy, light, last := e.waits(e.weighing(key, 3, 4, long)), e.waits(e.permit(key, 4, long)), e.waits(e.permit(key, 4, long))
+	e.ended("2 permits", e.end(one.Ref, 0), 2, heavy, light, last)
+	e.waits(light)
+	e.refused(e.permit(key, 4, long))
+	e.waits(heavy)
+	e.ended("2 permits", e.end(other.Ref, 0), 0, heavy, light, last)
+	e.waits(last) // 3 and 1 before it
+	next := e.granted(e.anew(light))
+	e.waits(last)
+	h := e.granted(e.anew(heavy))
+	e.heldBy(key, next, h)
+	e.waits(last)
+	e.release(next.Ref)
+	e.granted(e.anew(last))
 }
 
 func aWriterAmongSharersIsStaleSooner(e *env) {

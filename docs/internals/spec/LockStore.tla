@@ -20,8 +20,8 @@ Mapped ==
    holders |-> [i \in Ids |-> IF Holds(doc, i)
                               THEN [there |-> TRUE, left |-> Left(i),
                                     broken   |-> doc.holders[i].barred /\ Barred = "broken",
-                                    released |-> doc.holders[i].barred /\ Barred = "released"]
-                              ELSE [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE]],
+                                    released |-> doc.holders[i].barred /\ Barred = "released", weight |-> 1]
+                              ELSE [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE, weight |-> 1]],
    line    |-> <<>>]
 
 S == INSTANCE Store WITH Places <- {}, Alike <- FALSE, Unasked <- {}, Keeps <- {1}, Lates <- 0..MaxNow, Lazy <- TRUE, key <- Mapped

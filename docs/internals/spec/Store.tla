@@ -17,7 +17,7 @@ EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS Ids,      \* the acquisitions; one that is no holder any more stands for the next, too
           Alike,    \* whether one that is none may stand for all that are none, as they are numbers and alike
-          Modes,    \* a subset of {"exclusive", "shared", "permits 2", "permits 1"}
+          Modes,    \* a subset of {"exclusive", "shared", "permits 2", "permits 1", "both of 2"}: the last is two permits at once
           Places,   \* numbers of places; one that is not in line stands for the next, too
           Unasked,  \* the names of calls that nobody makes
           TTL,
@@ -27,11 +27,14 @@ CONSTANTS Ids,      \* the acquisitions; one that is no holder any more stands f
 
 VARIABLE key
 
-NoHolder == [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE]
+NoHolder == [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE, weight |-> 1]
 Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], line |-> <<>>]
-Granted(left) == [there |-> TRUE, left |-> left, broken |-> FALSE, released |-> FALSE]
+Granted(left, weight) == [there |-> TRUE, left |-> left, broken |-> FALSE, released |-> FALSE, weight |-> weight]
 
-Limit(m)  == CASE m = "permits 1" -> 1 [] m = "permits 2" -> 2 [] OTHER -> 0
+\* What a claim asks for: the mode that its key has then, and how many permits.
+Kind(m)   == IF m = "both of 2" THEN "permits 2" ELSE m
+Weight(m) == IF m = "both of 2" THEN 2 ELSE 1
+Limit(m)  == CASE Kind(m) = "permits 1" -> 1 [] Kind(m) = "permits 2" -> 2 [] OTHER -> 0
 Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
 
@@ -40,6 +43,13 @@ Least(S, n) == {i \in S : Cardinality({j \in S : j < i}) < n}
 There(k)   == {i \in Ids : k.holders[i].there}
 Alive(k)   == {i \in There(k) : k.holders[i].left > 0}
 Over(k)    == There(k) \ Alive(k)
+
+RECURSIVE Sum(_, _)
+Sum(f, S) == IF S = {} THEN 0 ELSE LET x == CHOOSE x \in S : TRUE IN f[x] + Sum(f, S \ {x})
+
+\* How many permits are taken, and how many the first n in a line ask for; holders and waiters in other modes.
+Taken(k)       == Sum([i \in Ids |-> k.holders[i].weight], Alive(k))
+Asked(line, n) == Sum([j \in 1..n |-> Weight(line[j].mode)], 1..n)
 
 Says(answer, k) == [says |-> answer, then |-> k]
 
@@ -56,13 +66,15 @@ After(line, p)  == IF At(line, p) > 0 THEN SubSeq(line, At(line, p) + 1, Len(lin
 \* The places that count: fresh ones, but for one that is passed.
 Counting(line, pass) == SelectSeq(line, LAMBDA x : x.fresh /\ x.place # pass)
 
-\* How many of the first in a line, all of which count, may have the key now.
+\* How many of the first in a line, all of which count, may have the key now: of permits those before the first that asks for
+\* more than are left.
 Offered(k, line) ==
-  LET live == Cardinality(Alive(k))
-      m    == line[1].mode
-      free == IF m = "exclusive" THEN 1 ELSE IF Limit(m) > 0 THEN Min(Len(line), Limit(m) - live) ELSE Len(line)
-  IN IF line = <<>> THEN 0 ELSE IF live > 0 /\ (k.mode = "exclusive" \/ k.mode # m) THEN 0
-     ELSE CHOOSE n \in 0..Max(0, free) : (\A j \in 1..n : line[j].mode = m) /\ (n = Max(0, free) \/ line[n + 1].mode # m)
+  LET m       == Kind(line[1].mode)
+      fits(n) == /\ \A j \in 1..n : Kind(line[j].mode) = m
+                 /\ m = "exclusive" => n <= 1
+                 /\ Limit(m) > 0 => Taken(k) + Asked(line, n) <= Limit(m)
+  IN IF line = <<>> THEN 0 ELSE IF Alive(k) # {} /\ (k.mode = "exclusive" \/ k.mode # m) THEN 0
+     ELSE CHOOSE n \in 0..Len(line) : (n = 0 \/ fits(n)) /\ (n = Len(line) \/ ~fits(n + 1))
 
 \* Whether a claim in mode m, with place p or none, comes next. Holders may refuse it all the same.
 Turn(k, m, p, pass) ==
@@ -86,15 +98,15 @@ Without(k, i) ==
 \* may find at once that those before it share the key, or leave that to its next call.
 Acquire(k, i, m, p, pass, late) ==
   LET shares   == m # "exclusive"
-      mismatch == Alive(k) # {} /\ shares /\ k.mode # "exclusive" /\ k.mode # m
+      mismatch == Alive(k) # {} /\ shares /\ k.mode # "exclusive" /\ k.mode # Kind(m)
       refused  == \/ Alive(k) # {} /\ (~shares \/ k.mode = "exclusive")
-                  \/ Limit(m) > 0 /\ Cardinality(Alive(k)) >= Limit(m)
-      stay     == IF Lazy /\ shares /\ k.mode = m THEN SUBSET Over(k) ELSE {{}}
+                  \/ Limit(m) > 0 /\ Taken(k) + Weight(m) > Limit(m)
+      stay     == IF Lazy /\ shares /\ k.mode = Kind(m) THEN SUBSET Over(k) ELSE {{}}
       line     == Counting(Before(k.line, p), pass) \o After(k.line, p)
       waits    == [k EXCEPT !.line = Joined(@, m, p)]
       granted  == {Says(<<"granted", Names(line)>>,
-                        [mode |-> m, line |-> line,
-                         holders |-> [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late))
+                        [mode |-> Kind(m), line |-> line,
+                         holders |-> [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late), Weight(m))
                                                     ELSE IF j \in Alive(k) \cup kept THEN k.holders[j] ELSE NoHolder]]) : kept \in stay}
   IN
   IF mismatch THEN {Says(<<"mismatch">>, [k EXCEPT !.line = Out(@, p)])}
@@ -109,8 +121,8 @@ Renew(k, i, late) ==
   ELSE IF h.left + late <= 0 THEN {Says(<<"gone">>, k)}
   ELSE {Says(<<"renewed">>, [k EXCEPT !.holders[i].left = Max(@, TTL - late)])}
 
-\* Its answer has who waits and counts, and how many holders are left.
-Released(before, after) == Says(<<"released", Names(Counting(before.line, 0)), Cardinality(Alive(after))>>, after)
+\* Its answer has who waits and counts, and how many holders are left, by their permits.
+Released(before, after) == Says(<<"released", Names(Counting(before.line, 0)), Taken(after)>>, after)
 
 Release(k, i) == IF k.holders[i].there THEN {Released(k, Without(k, i))} ELSE {Says(<<"gone">>, k)}
 
@@ -129,7 +141,7 @@ Transfer(k, from, to, late) ==
   IF ~h.there \/ h.released THEN {Says(<<"gone">>, k)}
   ELSE IF h.broken THEN {Says(<<"broken">>, k)}
   ELSE IF h.left + late <= 0 THEN {Says(<<"gone">>, k)}
-  ELSE {Says(<<"granted", Names(k.line)>>, [k EXCEPT !.holders = [j \in Ids |-> IF j = to THEN Granted(Max(0, TTL - late)) ELSE NoHolder]])}
+  ELSE {Says(<<"granted", Names(k.line)>>, [k EXCEPT !.holders = [j \in Ids |-> IF j = to THEN Granted(Max(0, TTL - late), 1) ELSE NoHolder]])}
 
 \* The clean-up of a claim of unknown outcome; of a hand-over with the one that it was to replace.
 Undo(k, i) == {Says(<<"done">>, IF k.holders[i].there THEN Without(k, i) ELSE k)}
@@ -197,11 +209,23 @@ Spec == Init /\ [][Next]_key
 \* One writer, or as many readers or permits as may be.
 Together ==
   /\ key.mode = "exclusive" => Cardinality(There(key)) = 1
-  /\ Limit(key.mode) > 0 => Cardinality(Alive(key)) <= Limit(key.mode)
+  /\ Limit(key.mode) > 0 => Taken(key) <= Limit(key.mode)
   /\ key.mode = "none" <=> There(key) = {}
 
 \* Nobody stands in line twice.
 Once == \A i, j \in 1..Len(key.line) : key.line[i].place = key.line[j].place => i = j
+
+\* A grant leaves enough for all that stay in line before its place, or before the end of the line: nobody overtakes a claim
+\* that waits for more permits.
+Gone       == {j \in 1..Len(key.line) : At(key'.line, key.line[j].place) = 0}
+Last       == IF Gone = {} THEN Len(key.line) + 1 ELSE CHOOSE j \in Gone : \A i \in Gone : i <= j
+Overtaken  == SelectSeq(SubSeq(key.line, 1, Last - 1), LAMBDA x : At(key'.line, x.place) > 0 /\ x.fresh)
+Comes      == \E i \in Ids : ~key.holders[i].there /\ key'.holders[i].there
+Moves      == key.mode = "exclusive" /\ Alive(key) # {}   \* a hand-over
+InTurn     == [][(Comes /\ ~Moves /\ Overtaken # <<>>) =>
+                 /\ key'.mode # "exclusive"
+                 /\ \A j \in 1..Len(Overtaken) : Kind(Overtaken[j].mode) = key'.mode
+                 /\ Limit(key'.mode) > 0 => Taken(key') + Asked(Overtaken, Len(Overtaken)) <= Limit(key'.mode)]_key
 
 \* What a released or broken holder has left is never more than what a release left it.
 Bounded == \A i \in Ids : key.holders[i].left <= TTL \/ key.holders[i].left \in Keeps

@@ -94,7 +94,7 @@ func (b *Bulk[R, X]) sort(all []int, images map[int]Image[R]) (s Sorted) {
 			b.rest[i] = rest
 			s.Kept = append(s.Kept, i)
 		} else {
-			b.Answers[i].Left--
+			b.Answers[i].Left -= max(1, h.Weight)
 			s.Held = append(s.Held, i)
 		}
 	}
@@ -156,7 +156,8 @@ func (b *Bulk[R, X]) left(which []int) (left []int) {
 			b.Answers[i].Err = err
 		case b.has(b.Batch[i].Ref, images[i].Record):
 			b.Saw(i, images[i].Record)
-			b.Answers[i].Left--
+			h, _ := images[i].Record.Holder(b.Batch[i].ID)
+			b.Answers[i].Left -= max(1, h.Weight)
 			left = append(left, i)
 		}
 	}

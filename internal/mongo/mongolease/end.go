@@ -37,7 +37,8 @@ func EndedAs[R Record](left R) store.Ended {
 	e := store.Ended{Line: left.Status("", at).Waiting("", "")}
 	for _, m := range left.Marks() {
 		if m.ExpireAt.After(at) {
-			e.Left++
+			h, _ := left.Holder(m.ID)
+			e.Left += max(1, h.Weight)
 		}
 	}
 	return e

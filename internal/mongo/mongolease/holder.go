@@ -22,6 +22,7 @@ const (
 	FieldSession  = "session"
 	FieldLingers  = "lingers"
 	FieldYields   = "yields"
+	FieldWeight   = "weight" // of permits, if it is not 1
 )
 
 // The fields of a lock that all stores have.
@@ -115,6 +116,9 @@ func (c *Claim) Holder(t Tenure) bson.D {
 	if c.Yields != "" {
 		holder = append(holder, bson.E{Key: FieldYields, Value: c.Yields})
 	}
+	if c.Weight > 1 {
+		holder = append(holder, bson.E{Key: FieldWeight, Value: c.Weight})
+	}
 	return holder
 }
 
@@ -186,6 +190,9 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.Lingers, _ = v.StringValueOK()
 	case FieldYields:
 		h.Yields, _ = v.StringValueOK()
+	case FieldWeight:
+		weight, _ := v.AsInt64OK()
+		h.Weight = int(weight)
 	}
 }
 

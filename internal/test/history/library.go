@@ -10,6 +10,8 @@ import (
 // Options returns the options of Acquire that take a key in this mode.
 func (m Mode) Options() []mongolock.AcquireOption {
 	switch {
+	case m.Weight > 0:
+		return []mongolock.AcquireOption{mongolock.OneOf(m.Limit), mongolock.Weight(m.Weight)}
 	case m.Limit > 0:
 		return []mongolock.AcquireOption{mongolock.OneOf(m.Limit)}
 	case m.Shared:

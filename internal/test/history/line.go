@@ -47,12 +47,14 @@ func modeOfPlace(place string) (m Mode) {
 	mark, _, _ := strings.Cut(place, ":")
 	switch {
 	case mark == "s":
-		return Mode{Shared: true}
+		m.Shared = true
 	case strings.HasPrefix(mark, "p"):
-		limit, _ := strconv.Atoi(mark[1:])
-		return Mode{Shared: true, Limit: limit}
+		m.Shared = true
+		permits, weight, _ := strings.Cut(mark[1:], "w")
+		m.Limit, _ = strconv.Atoi(permits)
+		m.Weight, _ = strconv.Atoi(weight)
 	}
-	return Mode{}
+	return m
 }
 
 // A holds is a holder of the key, as the database has it.
@@ -183,22 +185,23 @@ func (q *queue) shared() bool {
 // together reports whether a claim may surely or perhaps not have the key beside those before it:
 // before is who surely counts there.
 func (q *queue) mayBe(mode Mode, before []*standing, at time.Duration) bool {
-	beside := len(before)
+	taken := mode.takes()
 	for _, h := range q.holders {
 		switch {
 		case h.over <= at+q.tol:
 		case !compatible(h.mode, mode):
 			return false
 		default:
-			beside++
+			taken += h.mode.takes()
 		}
 	}
 	for _, p := range before {
 		if !compatible(p.mode, mode) {
 			return false
 		}
+		taken += p.mode.takes()
 	}
-	return mode.Limit == 0 || beside < mode.Limit
+	return mode.Limit == 0 || taken <= mode.Limit
 }
 
 // before returns which places surely count before the nth one.

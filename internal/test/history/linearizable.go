@@ -40,7 +40,7 @@ func (h *History) operations() map[string][]porcupine.Operation {
 	}
 	addMaybe := func(call Event, client int, id string) {
 		add(call.Key, client, call.At, never-1, operation{kind: maybe, id: id, mode: call.Mode})
-		add(call.Key, -client, call.At+1, never, operation{kind: ended, id: id, ofMaybe: true})
+		add(call.Key, -client, call.At+1, never, operation{kind: ended, id: id, mode: call.Mode, ofMaybe: true})
 	}
 	calls, answers, leases, applied := map[int]Event{}, h.answers(), h.byID(), h.applied()
 	for i, e := range h.Events {
@@ -59,7 +59,7 @@ func (h *History) operations() map[string][]porcupine.Operation {
 				if holder := leases[holderOf(e.ID)]; holder != nil && holder.lingers {
 					after-- // its client may have given it out again in the same instant
 				}
-				add(e.Key, -client, after, never, operation{kind: ended, id: e.ID})
+				add(e.Key, -client, after, never, operation{kind: ended, id: e.ID, mode: e.Mode})
 			}
 		case e.Kind == Failed && e.Note == Unknown && applied(e.Op):
 			addMaybe(calls[e.Op], client, fmt.Sprint("unknown-", e.Op))

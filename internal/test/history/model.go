@@ -13,6 +13,7 @@ type lockState struct {
 	holders         string // their IDs, sorted
 	exclusive       bool
 	limit           int   // of permits; 0 for readers
+	taken           int   // permits, or holders
 	newest          int64 // token
 	newestExclusive int64 // token
 }
@@ -43,7 +44,7 @@ func (s lockState) grant(o operation) (lockState, bool) {
 	ids := strings.Fields(s.holders)
 	switch {
 	case len(ids) > 0 && (s.exclusive || !o.mode.Shared || s.limit != o.mode.Limit),
-		o.mode.Limit > 0 && len(ids) >= o.mode.Limit:
+		o.mode.Limit > 0 && s.taken+o.mode.takes() > o.mode.Limit:
 		return s, false
 	case o.kind == maybe, o.keepsToken: // the token is unknown, or an old one
 	case o.mode.Shared && o.token <= s.newestExclusive, !o.mode.Shared && o.token <= s.newest:
@@ -52,6 +53,7 @@ func (s lockState) grant(o operation) (lockState, bool) {
 	at, _ := slices.BinarySearch(ids, o.id)
 	s.holders = strings.Join(slices.Insert(ids, at, o.id), " ")
 	s.exclusive, s.limit = !o.mode.Shared, o.mode.Limit
+	s.taken += o.mode.takes()
 	s.newest = max(s.newest, o.token)
 	if s.exclusive {
 		s.newestExclusive = max(s.newestExclusive, o.token)
@@ -67,6 +69,7 @@ func (s lockState) end(o operation) (lockState, bool) {
 		return s, o.ofMaybe
 	}
 	s.holders = strings.Join(slices.Delete(ids, at, at+1), " ")
+	s.taken -= o.mode.takes()
 	if s.holders == "" {
 		s.exclusive, s.limit = false, 0
 	}

@@ -6,27 +6,31 @@ import "fmt"
 type Mode struct {
 	Shared bool `json:"shared,omitempty"` // as a reader, or with a permit
 	Limit  int  `json:"limit,omitempty"`  // of permits; 0: none are used
+	Weight int  `json:"weight,omitempty"` // how many permits it takes; 0: one
 }
+
+// takes is how many permits a holder in this mode has, and 1 in other modes.
+func (m Mode) takes() int { return max(1, m.Weight) }
 
 // compatible reports whether holders of two modes may hold a key at once: readers, or
 // owners of permits with the same limit. How many permits there may be, permits checks.
 func compatible(a, b Mode) bool { return a.Shared && b.Shared && a.Limit == b.Limit }
 
-// permits checks that a key never has more holders than permits.
+// permits checks that the holders of a key never have more permits than there are.
 func permits(h *History) (found []Violation) {
 	for _, list := range h.byKey() {
 		for _, l := range list {
 			if l.mode.Limit == 0 {
 				continue
 			}
-			holders := 0
+			taken := 0
 			for _, o := range list {
 				if o.mode.Limit > 0 && o.granted <= l.granted && o.ends() > l.granted {
-					holders++
+					taken += o.mode.takes()
 				}
 			}
-			if holders > l.mode.Limit {
-				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d clients hold one of the %d permits of %q", holders, l.mode.Limit, l.key)})
+			if taken > l.mode.Limit {
+				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d of the %d permits of %q are taken", taken, l.mode.Limit, l.key)})
 			}
 		}
 	}

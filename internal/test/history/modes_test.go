@@ -39,6 +39,9 @@ func reader(from, to int, token int64) hold { return hold{from, to, token, Mode{
 func permit(from, to int, token int64) hold {
 	return hold{from, to, token, Mode{Shared: true, Limit: 2}}
 }
+func both(from, to int, token int64) hold {
+	return hold{from, to, token, Mode{Shared: true, Limit: 2, Weight: 2}}
+}
 func writer(from, to int, token int64) hold { return hold{from, to, token, Mode{}} }
 
 func TestTheChecksKnowWhichHoldersMayShareAKey(t *testing.T) {
@@ -52,6 +55,8 @@ func TestTheChecksKnowWhichHoldersMayShareAKey(t *testing.T) {
 		"a reader beside a writer":                   {historyOf(writer(1, 9, 1), reader(2, 5, 2)), "two live leases"},
 		"a writer beside a reader":                   {historyOf(reader(1, 9, 1), writer(2, 5, 2)), "two live leases"},
 		"a third holder of one of two permits":       {historyOf(permit(1, 9, 1), permit(2, 8, 2), permit(3, 4, 3)), "permits"},
+		"both permits after one":                     {historyOf(permit(1, 2, 1), both(3, 8, 2), permit(9, 10, 3)), ""},
+		"both permits beside one":                    {historyOf(permit(1, 9, 1), both(2, 8, 2)), "permits"},
 		"a reader beside a permit":                   {historyOf(permit(1, 9, 1), reader(2, 5, 2)), "two live leases"},
 		"a writer's token below a reader's":          {historyOf(reader(1, 4, 2), writer(5, 9, 1)), "tokens"},
 		"a writer's token below that of two readers": {historyOf(reader(1, 4, 5), reader(1, 4, 3), writer(5, 9, 4)), "tokens"},

@@ -105,18 +105,19 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 		case over <= at:
 			r.late = r.late || compatible(h.mode, p.mode) // it kept nobody out but those before us
 		case compatible(h.mode, p.mode):
-			beside, all = beside+1, max(all, over)
+			beside, all = beside+h.mode.takes(), max(all, over)
 		default:
 			r.since, r.late = max(r.since, over), true
 		}
 	}
-	if p.mode.Limit > 0 && beside >= p.mode.Limit {
-		r.since, r.late = max(r.since, all), true
-	}
+	heaviest := p.mode.takes() // of those for whom it waits, and its own
 	for _, o := range q.line[:n] {
 		if o.until != 0 && o.until+q.tol <= at {
 			r.late = true
 			continue
+		}
+		if compatible(o.mode, p.mode) {
+			heaviest = max(heaviest, o.mode.takes())
 		}
 		if r.ahead++; r.ahead == 1 {
 			r.polls = o.graced() == gracePolled
@@ -133,6 +134,9 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 			}
 			other = max(other, until+q.tol)
 		}
+	}
+	if p.mode.Limit > 0 && beside+heaviest > p.mode.Limit {
+		r.since, r.late = max(r.since, all), true
 	}
 	if beside > 0 && other > 0 { // a writer that may be dead, or somebody who asks in another mode, keeps it out from a key that others share
 		r.since, r.ahead, r.polls = max(r.since, other), permits, polls

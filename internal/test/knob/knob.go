@@ -39,6 +39,8 @@ var (
 	StampedToken bool
 	// LineIgnored grants keys whoever waits for them in line.
 	LineIgnored bool
+	// WeightIgnored grants permits as if each claim took one.
+	WeightIgnored bool
 	// GrantOutOfTurn grants a key to a claim whose turn it was when it looked, without comparing who is in line.
 	GrantOutOfTurn bool
 	// StalePassedBlindly passes a place that was stale, although its waiter was seen there since.

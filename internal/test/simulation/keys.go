@@ -16,9 +16,8 @@ import (
 var allKeys = []string{"alpha", "beta", readers, permits}
 
 const (
-	readers     = "gamma"
-	permits     = "delta"
-	permitLimit = 2
+	readers = "gamma"
+	permits = "delta"
 )
 
 // chooseKeys chooses the keys of a run: most often some that are held exclusively, else those
@@ -35,12 +34,13 @@ func chooseKeys(d *rng) []string {
 
 // mode chooses how u takes a key this time. Now and then it is the wrong mode.
 func (u *user) mode(key string) history.Mode {
-	reader, owner := history.Mode{Shared: true}, history.Mode{Shared: true, Limit: permitLimit}
+	limit := u.p.world.plan.permits
+	reader, owner := history.Mode{Shared: true}, history.Mode{Shared: true, Limit: limit}
 	switch {
 	case key == readers && u.rng.chance(700):
 		return wrongly(u.rng, reader, owner)
 	case key == permits && u.rng.chance(850):
-		return wrongly(u.rng, owner, reader, history.Mode{Shared: true, Limit: permitLimit + 1})
+		return wrongly(u.rng, owner, reader, history.Mode{Shared: true, Limit: limit + 1})
 	}
 	return history.Mode{}
 }

@@ -139,7 +139,7 @@ func (r *remote) holders(keys []string) (found map[string]memHolder, lines map[s
 		for _, h := range s.Holders {
 			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h)}
 			if s.Mode != store.Exclusive {
-				m.mode = history.Mode{Shared: true, Limit: s.Limit}
+				m.mode = history.Mode{Shared: true, Limit: s.Limit, Weight: h.Weight}
 			}
 			if h.Lingers != "" {
 				m.note = history.Lingers

@@ -35,6 +35,9 @@ func (u *user) mix() bool {
 	}
 	key := u.keys[d.n(len(u.keys))]
 	m, try := u.mode(key), d.chance(250)
+	if m.Limit > 0 {
+		m.Weight = u.weight(m.Limit)
+	}
 	switch {
 	case !m.Shared && d.chance(300):
 		opts = append(opts, mongolock.Linger(d.between(ttl/10, 3*ttl)))
@@ -54,6 +57,15 @@ func (u *user) mix() bool {
 	}
 	u.acquire(key, m, try, patience, opts...)
 	return true
+}
+
+// weight draws how many of some permits a call takes; 0 for one, as most do.
+func (u *user) weight(of int) int {
+	d := u.p.world.rng("weight " + u.name + " " + itoa(u.ops))
+	if w := 1 + d.n(of); w > 1 && d.chance(600) {
+		return w
+	}
+	return 0
 }
 
 // options draws the options that one key and several can have.

@@ -29,6 +29,7 @@ type faultPlan struct {
 	linger      bool // most leases linger
 	crowd       bool // many processes wait for one key, for long
 	mixed       bool // the options of most calls are a mixture
+	permits     int  // of the key that has some
 	deaths      bool // some die, and nothing else goes wrong
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
@@ -86,7 +87,10 @@ func (w *world) makePlan(s Settings) faultPlan {
 	x.choose(w, s)
 	x.sessions = !s.Memory && w.rng("sessions").chance(s.Sessions)
 	x.linger = w.rng("linger").chance(s.Linger)
-	x.mixed = w.rng("mixture").chance(s.Mixed)
+	x.mixed, x.permits = w.rng("mixture").chance(s.Mixed), 2
+	if x.mixed && w.rng("permits").chance(500) {
+		x.permits = 5
+	}
 	if d := w.rng("crowd"); d.chance(s.Crowd) {
 		x.gather(d)
 	}
@@ -101,7 +105,7 @@ func (x *faultPlan) gather(d *rng) {
 		return
 	}
 	*x = faultPlan{
-		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger, mixed: x.mixed,
+		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger, mixed: x.mixed, permits: x.permits,
 		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
 	}
 }

@@ -182,6 +182,8 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 				applied.Note = history.Late
 			}
 			applied.Mode = modeOf(e.After)
+			weight, _ := lookup(h.Value.(bson.D), "weight").(int32)
+			applied.Mode.Weight = int(weight)
 			applied.Place = claimed(r.stands(e.Before, by), r.stands(e.After, by), by.client)
 			r.add(applied)
 		}

@@ -20,7 +20,19 @@ var refinedBound = bound{
 	values:     with(lockBound.values, map[string]string{"Barred": `"broken"`}),
 }
 
+// storeBound is Store with claims of one permit and of both, and their line.
+var storeBound = bound{
+	invariants: "Together Once Bounded",
+	properties: "InTurn",
+	values:     with(graphBound.values, graphs["weights"]),
+}
+
 var refined = []check{
+	{name: "store: claims of one permit and of both", module: "Store"},
+	{name: "store: mutant: each claim counts as one", module: "Store", finds: "Together",
+		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Limit(m)", "Limit(m) > 0 /\\ Cardinality(Alive(k)) >= Limit(m)"}}},
+	{name: "store: mutant: one permit is granted before both", module: "Store", finds: "InTurn",
+		mutate: []mutation{{"ahead == Counting(Before(k.line, p), pass) IN", "ahead == SelectSeq(Counting(Before(k.line, p), pass), LAMBDA x : Weight(x.mode) <= Weight(m)) IN"}}},
 	{name: "store: what Lock does is what Store says", module: "LockStore"},
 	{name: "store: the same with renewals and breaks", module: "LockStore", large: true,
 		set: map[string]string{"Rows": `{"renew", "break"}`, "TTL": "3"}},
@@ -54,6 +66,7 @@ var graphs = map[string]map[string]string{
 	"turns":     {"Modes": `{"exclusive"}`, "Places": "{1, 2}", "TTL": "1"},
 	"sharing":   {"Modes": `{"exclusive", "shared"}`, "Places": "{1, 2}", "TTL": "1"},
 	"modes":     {"Modes": `{"exclusive", "shared", "permits 2", "permits 1"}`},
+	"weights":   {"Modes": `{"exclusive", "permits 2", "both of 2"}`, "Places": "{1, 2}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer", "transfer"}`},
 	"three":     {"Modes": `{"exclusive", "shared", "permits 2"}`, "Ids": "{1, 2, 3}", "TTL": "1"},
 	"line":      {"Modes": `{"exclusive", "shared", "permits 2"}`, "Places": "{1, 2}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer"}`},
 	"queue":     {"Modes": `{"exclusive", "shared"}`, "Places": "{1, 2, 3}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer", "transfer"}`},

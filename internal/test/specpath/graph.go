@@ -44,6 +44,7 @@ type Place struct {
 type Holder struct {
 	There            bool
 	Left             int // in ticks
+	Weight           int
 	Broken, Released bool
 }
 
@@ -125,7 +126,7 @@ func (g *Graph) state(known map[string]*State, shown term) *State {
 	}
 	for _, h := range of[2].([]term) {
 		h := h.([]term)
-		s.Holders = append(s.Holders, Holder{h[0].(bool), h[1].(int), h[2].(bool), h[3].(bool)})
+		s.Holders = append(s.Holders, Holder{h[0].(bool), h[1].(int), h[2].(int), h[3].(bool), h[4].(bool)})
 	}
 	known[name] = s
 	g.States = append(g.States, s)
@@ -142,6 +143,16 @@ func (s *State) stands(number int) bool {
 	return slices.ContainsFunc(s.Line, func(p Place) bool { return p.Number == number })
 }
 
+// weight is how many permits a claim in a mode of the specification takes.
+func weight(name string) int {
+	if name == bothOfTwo {
+		return 2
+	}
+	return 1
+}
+
+const bothOfTwo = "both of 2"
+
 // mode is a mode of the specification as a store has it.
 func mode(name string) (m store.Mode, limit int) {
 	switch name {
@@ -149,6 +160,8 @@ func mode(name string) (m store.Mode, limit int) {
 		return store.Exclusive, 1
 	case "shared":
 		return store.Shared, 0
+	case bothOfTwo:
+		return store.Permits, 2
 	}
 	_, err := fmt.Sscanf(name, "permits %d", &limit)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	free    = `<<"none", <<>>, <<<<FALSE, 0, FALSE, FALSE>>, <<FALSE, 0, FALSE, FALSE>>>>>>`
-	held    = `<<"exclusive", <<>>, <<<<TRUE, 2, FALSE, FALSE>>, <<FALSE, 0, FALSE, FALSE>>>>>>`
-	awaited = `<<"exclusive", <<<<1, "exclusive", TRUE>>>>, <<<<TRUE, 2, FALSE, FALSE>>, <<FALSE, 0, FALSE, FALSE>>>>>>`
+	free    = `<<"none", <<>>, <<<<FALSE, 0, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>>>`
+	held    = `<<"exclusive", <<>>, <<<<TRUE, 2, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>>>`
+	awaited = `<<"exclusive", <<<<1, "exclusive", TRUE>>>>, <<<<TRUE, 2, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>>>`
 )
 
 // little is a part of the graph, in which a grant and a release follow each other.
@@ -52,7 +52,7 @@ func TestAnAnswerThatIsNoEdgeIsNamedWithItsState(t *testing.T) {
 		g := little(t, `<<"edge", `+held+`, <<"renew", 1, 0>>, <<"gone">>, `+held+`>>`)
 		r := Walk(t.Context(), g, inMemory{memstore.New()})
 		require.NotEmpty(t, r.Failures)
-		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive [] [[true 2 false false] [false 0 false false]]]: no edge of the specification: answered [renewed], not [gone]")
+		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive [] [[true 2 1 false false] [false 0 1 false false]]]: no edge of the specification: answered [renewed], not [gone]")
 		assert.Less(t, r.Calls, g.Calls)
 	})
 }

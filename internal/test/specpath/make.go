@@ -88,7 +88,7 @@ func (w *walker) exclusively(i int) store.Ref {
 func (w *walker) claim(i int, in string) store.Claim {
 	m, limit := mode(in)
 	w.ids[i] = store.Ref{Key: w.key, ID: rand.Text(), Mode: m}
-	return store.Claim{Ref: w.ids[i], Limit: limit, TTL: w.ttl, Owner: owner}
+	return store.Claim{Ref: w.ids[i], Limit: limit, Weight: weight(in), TTL: w.ttl, Owner: owner}
 }
 
 // wait gives a claim its place in line, and the place that it passes; 0: none. The hints change
@@ -96,7 +96,7 @@ func (w *walker) claim(i int, in string) store.Claim {
 func (w *walker) wait(c *store.Claim, place, pass int) {
 	if place > 0 {
 		if !w.at.stands(place) {
-			w.places[place] = store.NewPlace(c.Mode, c.Limit, "specpath")
+			w.places[place] = store.NewPlace(c.Mode, c.Limit, "specpath").Weighing(c.Weight)
 		}
 		c.Place, c.Pass = w.places[place], w.places[pass]
 		c.Offered = w.steps%3 == 0

@@ -37,6 +37,9 @@ func (w *walker) differs(got store.Status, want *State) string {
 		if (g.Broken == broken) != h.Broken || !h.Broken && g.Broken != "" {
 			return fmt.Sprintf("id %d is broken because %q, and should be: %v", i+1, g.Broken, h.Broken)
 		}
+		if max(1, g.Weight) != h.Weight {
+			return fmt.Sprintf("id %d has %d permits, not %d", i+1, g.Weight, h.Weight)
+		}
 		if got.Live(g) != (h.Left > 0) {
 			return fmt.Sprintf("id %d counts as alive: %v (end %v, known by %v)", i+1, got.Live(g), g.ExpireAt.Sub(got.Now), g.KnownBy.Sub(got.Now))
 		}
