@@ -6,7 +6,7 @@ import pymongo
 from pymongo.errors import AutoReconnect
 
 from line import LockInLine
-from lock import Foreign, Lock, Lost
+from lock import Foreign, Lock, Lost, clock
 
 TTL = 1.0
 locks = pymongo.MongoClient(os.environ["MONGODB_URI"]).mongolock_python.locks
@@ -39,6 +39,36 @@ class Locks(unittest.TestCase):
             self.assertRaises(Lost, dead.check)
             dead.release()
             self.assertEqual([lock.id], list(locks.find_one()["holders"]))
+
+    def test_a_holder_that_shows_life_before_the_swap_is_not_removed(self):
+        for alive in {"$inc": {"holders.%s.beat": 1}}, {"$set": {"session": "of another"}}:
+            locks.drop()
+            dead, lock = self.dies(), Lock(locks, "key", TTL)
+            update = lock._update
+
+            def late(*command, **how):
+                lock._update = update
+                locks.update_one({}, {op: {f.replace("%s", dead.id): v for f, v in of.items()} for op, of in alive.items()})
+                return update(*command, **how)
+
+            lock._update = late
+            self.assertRaises(TimeoutError, lock.acquire, 1.5 * TTL)
+            self.assertEqual([dead.id], list(locks.find_one()["holders"]))
+
+    def test_a_lease_counts_from_the_sending_of_its_claim(self):
+        lock = Lock(locks, "key", TTL)
+        update = lock._update
+
+        def slow(*command, **how):
+            lock._update = update
+            image = update(*command, **how)
+            time.sleep(TTL / 2)
+            return image
+
+        lock._update = slow
+        with lock:
+            self.assertLess(lock.deadline - clock(), TTL / 2)
+            lock.check()
 
     def test_a_broken_lease_is_lost_at_its_next_renewal(self):
         with Lock(locks, "key", TTL) as lock:
