@@ -140,7 +140,8 @@ func OneOf(n int) AcquireOption {
 
 // Weight takes w of the n permits of OneOf(n), from 1, the default, to n. The weights of the
 // holders are never more than n in sum. A heavy claim is not overtaken: while the first in line
-// waits until w permits are free, no claim behind it is granted any.
+// waits until w permits are free, no claim behind it is granted any. So a lease that takes some
+// permits lowers the number for all others while it lasts, and ends no lease for that.
 func Weight(w int) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if t.weight = w; w < 1 {

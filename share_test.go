@@ -142,6 +142,42 @@ func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
 	})
 }
 
+// So an operator lowers the number of permits at run time.
+func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		c, operator := newClient(t, s), newClient(t, s)
+		one := func() *mongolock.Lease { return acquire(t, c, "k", mongolock.OneOf(4)) }
+		held := []*mongolock.Lease{one(), one(), one()}
+		reserve := inBackground(t.Context(), operator, "k", mongolock.OneOf(4), mongolock.Weight(3))
+		time.Sleep(time.Second)
+		var next []<-chan result
+		for range 3 {
+			next = append(next, inBackground(t.Context(), c, "k", mongolock.OneOf(4)))
+			synctest.Wait()
+		}
+		release(t, held[0])
+		time.Sleep(time.Minute)
+		assert.Empty(t, reserve, "too few have left")
+		assert.Empty(t, next[0], "granted before it")
+		require.NoError(t, held[1].Err())
+		release(t, held[1])
+		three := (<-reserve).lease
+		time.Sleep(time.Minute)
+		assert.Empty(t, next[0], "one is left to all others, and it is held")
+		release(t, held[2])
+		first := (<-next[0]).lease
+		time.Sleep(time.Minute)
+		assert.Empty(t, next[1])
+		start := time.Now()
+		release(t, three)
+		for _, l := range []*mongolock.Lease{first, (<-next[1]).lease, (<-next[2]).lease} {
+			release(t, l)
+		}
+		tookBetween(t, start, 0, 10*time.Millisecond)
+		mustBeFree(t, b, "k")
+	})
+}
+
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {

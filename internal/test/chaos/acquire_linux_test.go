@@ -62,7 +62,11 @@ func (w *worker) acquireSomething() {
 	case key == readers && rand.N(10) < 7:
 		w.useShared(key, history.Mode{Shared: true})
 	case key == permits && rand.N(10) < 8:
-		w.useShared(key, history.Mode{Shared: true, Limit: permitLimit})
+		m := history.Mode{Shared: true, Limit: permitLimit}
+		if rand.N(10) < 3 {
+			m.Weight = permitLimit
+		}
+		w.useShared(key, m)
 	default:
 		w.useExclusive(key)
 	}
