@@ -178,6 +178,22 @@ func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
 	})
 }
 
+// A dead waiter is not passed that was not offered the key: it counts until its place is stale.
+func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		l := acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.Weight(2))
+		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Permits}, Limit: 4, Weight: 3, TTL: time.Minute}
+		dead.Place = store.NewPlace(store.Permits, 4, "dead").Weighing(3)
+		_, err := b.mem.Acquire(t.Context(), dead)
+		require.ErrorIs(t, err, store.ErrHeld)
+		start := time.Now()
+		light := acquire(t, newClient(t, s), "k", mongolock.OneOf(4))
+		tookBetween(t, start, store.ReserveFor, store.ReserveFor+time.Second)
+		release(t, light)
+		release(t, l)
+	})
+}
+
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
@@ -205,15 +221,16 @@ func TestAClaimInAnotherModeOrWithAnotherLimitFailsAtOnce(t *testing.T) {
 		start := time.Now()
 		for _, x := range []struct {
 			key  string
-			opt  mongolock.AcquireOption
+			opts []mongolock.AcquireOption
 			says string
 		}{
-			{"shared", mongolock.OneOf(2), `mongolock: "shared" is in use as shared, not as one of 2 permits`},
-			{"permits", mongolock.Shared(), `mongolock: "permits" is in use as one of 3 permits, not as shared`},
-			{"permits", mongolock.OneOf(4), `mongolock: "permits" is in use as one of 3 permits, not as one of 4 permits`},
+			{"shared", []mongolock.AcquireOption{mongolock.OneOf(2)}, `mongolock: "shared" is in use as shared, not as one of 2 permits`},
+			{"permits", []mongolock.AcquireOption{mongolock.Shared()}, `mongolock: "permits" is in use as one of 3 permits, not as shared`},
+			{"permits", []mongolock.AcquireOption{mongolock.OneOf(4)}, `mongolock: "permits" is in use as one of 3 permits, not as one of 4 permits`},
+			{"permits", []mongolock.AcquireOption{mongolock.OneOf(4), mongolock.Weight(4)}, `mongolock: "permits" is in use as one of 3 permits, not as one of 4 permits`},
 		} {
-			_, wait := c.Acquire(t.Context(), x.key, x.opt)
-			_, try := c.TryAcquire(t.Context(), x.key, x.opt)
+			_, wait := c.Acquire(t.Context(), x.key, x.opts...)
+			_, try := c.TryAcquire(t.Context(), x.key, x.opts...)
 			for _, err := range []error{wait, try} {
 				assert.ErrorIs(t, err, mongolock.ErrModeMismatch)
 				assert.NotErrorIs(t, err, mongolock.ErrHeld)

@@ -139,7 +139,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	if e.Live == Permits && e.Claim.Mode == Permits && e.Claim.Weight > e.Limit {
+	if e.Live == Permits && e.Claim.Mode == Permits && e.Claim.Limit == e.Limit && e.Claim.Weight > e.Limit {
 		return fmt.Sprintf("mongolock: %q has %d permits, and the claim takes %d", e.Key, e.Limit, e.Claim.Weight)
 	}
 	return fmt.Sprintf("mongolock: %q is in use as %s, not as %s",

@@ -119,8 +119,8 @@ const (
 	// PlaceFor is how long a place counts after its waiter was last seen.
 	PlaceFor = 90 * time.Second
 
-	// ReserveFor is the same for a writer that waits while others share the key. If that writer
-	// has died, it keeps out new sharers that would not have to wait.
+	// ReserveFor is the same for a writer, or a claim of several permits, that waits while others
+	// share the key. If that waiter has died, it keeps out new sharers that would not have to wait.
 	ReserveFor = 30 * time.Second
 )
 
@@ -145,10 +145,10 @@ func (w Waiter) Format(f fmt.State, _ rune) {
 func (w Waiter) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(w)) }
 
 // Stale reports whether a place no longer counts: its waiter was not seen for PlaceFor, or for
-// ReserveFor if it is a writer that waits while others share the key.
+// ReserveFor if it is a writer, or wants several permits, and waits while others share the key.
 func (s Status) Stale(w Waiter) bool {
 	most := PlaceFor
-	if mode, _ := w.Place.Mode(); mode == Exclusive && s.Mode != Exclusive && !s.Free() {
+	if mode, _ := w.Place.Mode(); (mode == Exclusive || w.Place.Weight() > 1) && s.Mode != Exclusive && !s.Free() {
 		most = ReserveFor
 	}
 	return !w.Seen.Add(most).After(s.Now)

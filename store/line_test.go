@@ -84,7 +84,7 @@ func TestWhoCountsInALine(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		mode    store.Mode    // of a live holder; empty: the key is free
-		unseen  time.Duration // the writer in line
+		unseen  time.Duration // the writer in line, or one that wants several permits
 		counted bool
 	}{
 		{"", store.PlaceFor - 1, true},
@@ -95,17 +95,19 @@ func TestWhoCountsInALine(t *testing.T) {
 		{store.Shared, store.ReserveFor, false},
 		{store.Permits, store.ReserveFor, false},
 	} {
-		writer, reader := store.NewPlace(store.Exclusive, 1, ""), store.NewPlace(store.Shared, 0, "")
-		s := store.Status{Now: now, Line: []store.Waiter{{Place: writer, Seen: now.Add(-c.unseen)}, {Place: reader, Seen: now.Add(-store.ReserveFor)}}}
-		if c.mode != "" {
-			s.Mode, s.Holders = c.mode, []store.Holder{{ExpireAt: now.Add(time.Second)}}
+		for _, writer := range []store.Place{store.NewPlace(store.Exclusive, 1, ""), store.NewPlace(store.Permits, 4, "").Weighing(2)} {
+			reader := store.NewPlace(store.Shared, 0, "")
+			s := store.Status{Now: now, Line: []store.Waiter{{Place: writer, Seen: now.Add(-c.unseen)}, {Place: reader, Seen: now.Add(-store.ReserveFor)}}}
+			if c.mode != "" {
+				s.Mode, s.Holders = c.mode, []store.Holder{{ExpireAt: now.Add(time.Second)}}
+			}
+			want := []store.Place{reader}
+			if c.counted {
+				want = []store.Place{writer, reader}
+			}
+			assert.Equal(t, want, s.Waiting("", ""), "%+v", c)
+			assert.Equal(t, []store.Place{writer, reader}, s.Waiting(writer, ""), "%+v", c)
+			assert.Equal(t, []store.Place{reader}, s.Waiting(reader, writer), "%+v", c)
 		}
-		want := []store.Place{reader}
-		if c.counted {
-			want = []store.Place{writer, reader}
-		}
-		assert.Equal(t, want, s.Waiting("", ""), "%+v", c)
-		assert.Equal(t, []store.Place{writer, reader}, s.Waiting(writer, ""), "%+v", c)
-		assert.Equal(t, []store.Place{reader}, s.Waiting(reader, writer), "%+v", c)
 	}
 }

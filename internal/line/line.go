@@ -22,7 +22,7 @@ const (
 	GracePolled = 2500 * time.Millisecond // if its process hears no notices
 
 	refresh          = 25 * time.Second     // between two claims, which also keep the place
-	refreshAmong     = 8 * time.Second      // if the place is a writer's that keeps sharers out
+	refreshAmong     = 8 * time.Second      // if the place keeps sharers out: a writer's, or one of several permits
 	outside          = 3 * time.Second      // if the line is full
 	again            = 5 * time.Millisecond // if it was our turn and another was quicker
 	early            = 2 * time.Millisecond // if a notice came before the release that it tells of
@@ -59,7 +59,7 @@ type View struct {
 
 	turn            bool             // it is our turn, as far as is known: ask at once
 	look            bool             // something changed: ask at once
-	keep, keepAmong monotonic.Moment // then a claim keeps the place, or a writer's among sharers
+	keep, keepAmong monotonic.Moment // then a claim keeps the place, or one that keeps sharers out
 	tryAt           monotonic.Moment // then one tries to join whose place is not in line
 	askAt           monotonic.Moment // otherwise ask then
 	least           monotonic.Moment // but not before this: the last claim failed

@@ -26,6 +26,7 @@ var sharedTurnClaims = []claim{
 	{"AsManyPermitsAreOfferedAsAreFree", asManyPermitsAreOfferedAsAreFree},
 	{"AHeavyClaimIsNotOvertaken", aHeavyClaimIsNotOvertaken},
 	{"AWriterAmongSharersIsStaleSooner", aWriterAmongSharersIsStaleSooner},
+	{"AHeavyClaimAmongPermitsIsStaleSooner", aHeavyClaimAmongPermitsIsStaleSooner},
 	{"AMismatchLeavesNoPlace", aMismatchLeavesNoPlace},
 }
 
@@ -349,6 +350,16 @@ func aWriterAmongSharersIsStaleSooner(e *env) {
 	e.unseen(writer, most+nearly)
 	e.refused(e.reader(h.Key, long)) // now it waits like any other
 	e.granted(e.anew(writer))
+}
+
+func aHeavyClaimAmongPermitsIsStaleSooner(e *env) {
+	const most, nearly = store.ReserveFor, 2 * time.Second
+	h := e.granted(e.permit(e.key("weights"), 4, 10*long))
+	heavy, light := e.waits(e.weighing(h.Key, 4, 4, long)), e.waits(e.permit(h.Key, 4, long))
+	e.unseen(heavy, most-nearly)
+	e.waits(light)
+	e.unseen(heavy, 2*nearly)
+	e.heldBy(h.Key, h, e.granted(e.anew(light)))
 }
 
 // aMismatchLeavesNoPlace: a claim that cannot share the key with its holders does not wait for

@@ -16,7 +16,7 @@ const (
 	gracePolled = 2500 * time.Millisecond // if its process hears no notices
 	furthest    = 3                       // those further back wait for as long as one at this index
 	lookEvery   = 30 * time.Second        // a waiter that nobody tells anything
-	reserveLess = time.Minute             // so much sooner a writer's place is stale that keeps others from sharing a key
+	reserveLess = time.Minute             // so much sooner a place is stale that keeps others from sharing a key
 )
 
 // A standing is a place in line.
@@ -42,6 +42,9 @@ func (p *standing) graced() time.Duration {
 	}
 	return grace
 }
+
+// reserves reports whether the place keeps sharers out that would not have to wait.
+func (p *standing) reserves() bool { return !p.mode.Shared || p.mode.Weight > 1 }
 
 func modeOfPlace(place string) (m Mode) {
 	mark, _, _ := strings.Cut(place, ":")
@@ -166,7 +169,7 @@ func inLine(h *History) (found []Violation) {
 // counts reports whether a place surely counts at a time.
 func (q *queue) counts(p *standing, at time.Duration) bool {
 	until := p.until
-	if !p.mode.Shared && q.shared() {
+	if p.reserves() && q.shared() {
 		until -= reserveLess
 	}
 	return p.until != 0 && until > at+q.tol
@@ -214,9 +217,9 @@ func (q *queue) before(n int, at time.Duration) (all []*standing) {
 	return all
 }
 
-// lasting is before without the writers that do not count while others share the key.
+// lasting is before without those that do not count while others share the key.
 func (q *queue) lasting(n int, at time.Duration) []*standing {
-	return slices.DeleteFunc(q.before(n, at), func(p *standing) bool { return !p.mode.Shared && p.until-reserveLess <= at+q.tol })
+	return slices.DeleteFunc(q.before(n, at), func(p *standing) bool { return p.reserves() && p.until-reserveLess <= at+q.tol })
 }
 
 // offer says since when each place may have been offered the key, until a time up to which nothing
