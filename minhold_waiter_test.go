@@ -68,3 +68,26 @@ func TestADeadWaiterHidesNoEndByMinHold(t *testing.T) {
 		assert.Less(t, r.when.Sub(granted), 5500*time.Millisecond) // a look a second after the end, and the second of the first
 	})
 }
+
+// Nobody tells of the end of a holder that was released under MinHold, and its waiter does not know
+// that the others leave before.
+func TestAWaiterComesWhenTheLastOfSeveralHoldersEndsUnderMinHold(t *testing.T) {
+	for _, waits := range [][]mongolock.AcquireOption{nil, {mongolock.OneOf(4), mongolock.Weight(4)}} {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			one, two := newClient(t, s), newClient(t, s)
+			start := time.Now()
+			kept := acquire(t, one, "k", mongolock.OneOf(4), mongolock.MinHold(3*time.Second))
+			other := acquire(t, one, "k", mongolock.OneOf(4))
+			wait := inBackground(t.Context(), two, "k", waits...)
+			time.Sleep(time.Second)
+			release(t, kept)
+			time.Sleep(time.Second)
+			release(t, other)
+			r := <-wait
+			require.NoError(t, r.err)
+			tookBetween(t, start, 3*time.Second, 3100*time.Millisecond)
+			release(t, r.lease)
+			mustBeFree(t, b, "k")
+		})
+	}
+}

@@ -124,16 +124,22 @@ func heldFor(s *store.Status) (d time.Duration) {
 	return d
 }
 
-// opens returns how long it takes until holders leave if none renews or leaves before: of permits,
-// until as many are free as the first in line takes.
+// opens returns how long it takes until holders leave if none renews or leaves before: until the
+// next one does for the first in line, and for others until that one may have the key.
 func (v *View) opens(s *store.Status) time.Duration {
+	if v.index <= 0 { // the last to go may do so under MinHold, and nobody tells
+		next := s.Left()
+		for _, h := range s.Holders {
+			if s.Live(h) {
+				next = min(next, s.LeftOf(h))
+			}
+		}
+		return next
+	}
 	if v.Mode != store.Permits || s.Mode != store.Permits {
 		return s.Left()
 	}
-	first := v.Place
-	if v.index > 0 {
-		first = s.Waiting(v.Place, "")[0]
-	}
+	first := s.Waiting(v.Place, "")[0]
 	holders := slices.DeleteFunc(slices.Clone(s.Holders), func(h store.Holder) bool { return !s.Live(h) })
 	slices.SortFunc(holders, func(a, b store.Holder) int { return cmp.Compare(s.LeftOf(a), s.LeftOf(b)) })
 	free := s.Limit - s.Taken()
