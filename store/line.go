@@ -42,8 +42,8 @@ func (p Place) Weighing(weight int) Place {
 func (p Place) Weight() int {
 	mark, _, _ := strings.Cut(string(p), ":")
 	if _, weight, says := strings.Cut(mark, "w"); says {
-		if n, err := strconv.Atoi(weight); err == nil && n > 0 {
-			return n
+		if n, err := strconv.ParseInt(weight, 10, 32); err == nil && n > 0 { // their sum is no more than an int
+			return int(n)
 		}
 	}
 	return 1

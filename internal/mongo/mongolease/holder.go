@@ -1,6 +1,7 @@
 package mongolease
 
 import (
+	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -192,7 +193,7 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.Yields, _ = v.StringValueOK()
 	case FieldWeight:
 		weight, _ := v.AsInt64OK()
-		h.Weight = int(weight)
+		h.Weight = int(min(weight, math.MaxInt32)) // so that sums of any cannot overflow
 	}
 }
 

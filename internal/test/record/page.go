@@ -14,7 +14,7 @@ var notCovered = []string{
 	"The clocks of several machines: chaos has one machine, with members whose clocks are set apart by libfaketime. The simulation has clocks that differ, drift and step.",
 	"A member that loses what a majority acknowledged: a broken disk, a forced reconfiguration, a restored backup. Exclusion assumes that it does not happen; tokens are the guard.",
 	"Processes under a load of days: no run of this library was longer than its longest in the first table.",
-	"Permits, bulks and drift in the specification; [evidence](evidence.md) has which promise is shown by what, cell by cell.",
+	"Bulks and drift in the specification; [evidence](evidence.md) has which promise is shown by what, cell by cell.",
 }
 
 // page draws docs/internals/record.md.
