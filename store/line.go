@@ -144,8 +144,8 @@ func (w Waiter) Format(f fmt.State, _ rune) {
 // LogValue shows the waiter in a log.
 func (w Waiter) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(w)) }
 
-// Stale reports whether a place no longer counts: its waiter was not seen for PlaceFor, or for
-// ReserveFor if it is a writer, or wants several permits, and waits while others share the key.
+// Stale reports whether a place no longer counts, because its waiter was not seen for PlaceFor. For a
+// writer, or a waiter that wants several permits, it is ReserveFor while others share the key.
 func (s Status) Stale(w Waiter) bool {
 	most := PlaceFor
 	if mode, _ := w.Place.Mode(); (mode == Exclusive || w.Place.Weight() > 1) && s.Mode != Exclusive && !s.Free() {
