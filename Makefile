@@ -21,12 +21,12 @@ SECANTUS_VERSION := 0.5.3-beta.196
 SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 
 # What `go test` is given; `make test RUN=TestLease` narrows it, `make race
-# COUNT=20` looks for rare failures. Three packages at a time: most tests wait more than
+# COUNT=20` looks for rare failures. Two packages at a time: most tests wait more than
 # they compute, and those on a server share it.
 PKG   ?= ./...
 RUN   ?=
 COUNT ?= 5
-FLAGS := -p 3 -race -shuffle=on$(if $(RUN), -run '$(RUN)')
+FLAGS := -p 2 -race -shuffle=on$(if $(RUN), -run '$(RUN)')
 
 # Runs tests: a line for each package as it ends, failures whole, and what this machine could not test.
 TESTS := go tool -modfile=$(CURDIR)/tools/test/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
@@ -113,8 +113,8 @@ controls: $(DEVMONGO) ## test: negative controls: the tests must catch faults
 	$(ON_MONGO) go test $(FAULTS) -run Control $(PKG)
 
 .PHONY: controls-switched
-controls-switched: ## test: those controls that `make test` leaves out
-	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u))"
+controls-switched: ## test: those controls that `make test` and `make trace-controls` leave out
+	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -v internal/test/trace))"
 
 .PHONY: speed
 speed: ## test: limits of microseconds, without the race detector
