@@ -113,7 +113,7 @@ controls: $(DEVMONGO) ## test: negative controls: the tests must catch faults
 	$(ON_MONGO) go test $(FAULTS) -run Control $(PKG)
 
 .PHONY: controls-switched
-controls-switched: ## test: those controls that `make test` and `make trace-controls` leave out
+controls-switched: ## test: those controls that `make test` leaves out
 	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -v internal/test/trace))"
 
 .PHONY: speed
