@@ -55,11 +55,12 @@
 //  12. Feed. Watch needs no deadline. It yields an empty [Notice] once it is live
 //     and after every gap. An error matching [errors.ErrUnsupported] means: never
 //     ask again.
-//  13. Modes. A key has any number of shared holders, or holders of up to Limit permits, each of as
-//     many as its claim's Weight says, or one exclusive holder. A claim of permits is a mismatch if others share the
-//     key or have permits with another limit, or if its Weight is more than its Limit. A shared claim is a mismatch if others
-//     have permits. Claims of every mode wait for an exclusive holder, and an
-//     exclusive claim waits for holders of every mode. Sharers come and go without
+//  13. Modes. A key has any number of shared holders, or holders of up to Limit
+//     permits, each of as many as its claim's Weight says, or one exclusive holder.
+//     A claim of permits is a mismatch if others share the key or have permits with
+//     another limit, or if its Weight is more than its Limit. A shared claim is a
+//     mismatch if others have permits. Claims of every mode wait for an exclusive
+//     holder, and an exclusive claim waits for holders of every mode. Sharers come and go without
 //     touching each other. The last of them to go, however it goes, removes the
 //     record, unless waiters stand in line. A store may support
 //     Exclusive alone: then other claims answer an error that matches

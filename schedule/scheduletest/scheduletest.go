@@ -125,9 +125,10 @@ func (j *Jobs) Hold(job string) (release func()) {
 
 // Lose takes the lease of a job's run away from the code under test, as an outage longer than
 // the lease would. When Lose returns the code has noticed: the lease's Err matches ErrLost, and
-// the run's context is cancelled. For other processes the run has died: it is
-// repeated, unless the job has AtMostOnce, and its past has it from the next run on. Use Hold to see what happens if
-// another process is the next; code that returns at once may be the next before. Lose fails the test if the code under test does not run the job.
+// the run's context is cancelled. For other processes the run has died: it is repeated, unless
+// the job has AtMostOnce, and its past has it from the next run on. Use Hold to see what happens
+// if another process is the next; code that returns at once may run again before. Lose fails the
+// test if the code under test does not run the job.
 func (j *Jobs) Lose(job string) {
 	j.t.Helper()
 	runs := inside.Runs(j.Scheduler, job)

@@ -35,8 +35,8 @@ func aWaiterGetsTheKeySoonAfterTheRelease(t *testing.T, env Env) {
 		start := time.Now()
 		release(t, l)
 		o := granted(t, wait)
-		// A claim that overtakes the release is refused, and repeated a moment later.
-		assert.LessOrEqual(t, o.when.Sub(start), env.LateWake()+5*time.Millisecond, "%s: from the release to the grant", name)
+		// A notice may come before the release that it tells of: then the claim is repeated 2 ms later.
+		assert.LessOrEqual(t, o.when.Sub(start), env.LateWake()+2*time.Millisecond, "%s: from the release to the grant", name)
 		assert.Greater(t, o.lease.Token(), l.Token(), "%s: the token rises", name)
 		release(t, o.lease)
 	}
