@@ -91,3 +91,35 @@ func TestAWaiterComesWhenTheLastOfSeveralHoldersEndsUnderMinHold(t *testing.T) {
 		})
 	}
 }
+
+// One that waited for all permits, or for more than one, and leaves: those behind it need less, and
+// nobody tells of the end of a holder that was released under MinHold.
+func TestThoseBehindOneThatLeavesComeWhenAHolderEndsUnderMinHold(t *testing.T) {
+	for _, waits := range [][]mongolock.AcquireOption{nil, {mongolock.OneOf(2), mongolock.Weight(2)}} {
+		for _, dead := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := memstore.New()
+				one := newClient(t, s)
+				start := time.Now()
+				kept := acquire(t, one, "k", mongolock.OneOf(2), mongolock.MinHold(4*time.Second), mongolock.TTL(time.Minute))
+				other := acquire(t, one, "k", mongolock.OneOf(2), mongolock.TTL(time.Minute))
+				ctx, leave := context.WithTimeout(t.Context(), 3*time.Second)
+				defer leave()
+				leaves := inBackground(ctx, newClient(t, s), "k", waits...)
+				time.Sleep(500 * time.Millisecond)
+				if dead {
+					standAs(t, s, store.Permits, 2, "dead", "dead")
+				}
+				wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))
+				time.Sleep(500 * time.Millisecond)
+				release(t, kept)
+				require.Error(t, (<-leaves).err)
+				r := <-wait
+				require.NoError(t, r.err)
+				tookBetween(t, start, 4*time.Second, 6100*time.Millisecond) // a look a second after the end, and the second of a dead one
+				release(t, r.lease)
+				release(t, other)
+			})
+		}
+	}
+}

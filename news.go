@@ -307,10 +307,16 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 	}
 	waiting := s.Waiting("", "")
 	n := s.Offered(waiting)
-	told := notices(store.KindOffered, key, waiting[:n])
-	if n > 0 && n < len(waiting) { // it looks at once: it would take KindNext for a release
-		told = append(told, notices(store.KindMoved, key, waiting[n:n+1])...)
+	behind := 0
+	switch mode, _ := p.Mode(); {
+	case n > 0:
+		behind = 1
+	case s.Mode != store.Exclusive && (mode == store.Exclusive || p.Weight() > 1):
+		behind = 2 // it waited for more than they do; the first of them may be dead
 	}
+	told := notices(store.KindOffered, key, waiting[:n])
+	// These look at once: they would take KindNext for a release.
+	told = append(told, notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
 	c.watch.Announce(told...)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,6 +63,7 @@ func modeOfPlace(place string) (m Mode) {
 // A holds is a holder of the key, as the database has it.
 type holds struct {
 	client int
+	op     int // the call that was granted it
 	mode   Mode
 	until  time.Duration
 	over   time.Duration // when others may know that it is over, at the earliest
@@ -71,7 +72,7 @@ type holds struct {
 
 // held returns what an event says of a holder.
 func held(e Event, client int, mode Mode) holds {
-	h := holds{client: client, mode: mode, until: max(e.Until, e.Written), since: e.At}
+	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At}
 	h.over = h.until
 	if e.Over != 0 {
 		h.over = min(h.over, e.Over)
@@ -91,6 +92,7 @@ type queue struct {
 	calls   map[int]time.Duration    // by Op: when they began
 	answers map[int]time.Duration    // by Op
 	letGo   map[string]time.Duration // by ID
+	failed  map[int]time.Duration    // by Op
 	waits   map[int][]*wait          // by client
 	streak  streak
 	ranked  bool // places have priorities
@@ -138,18 +140,20 @@ func (h *History) writesOf() map[string][]*write {
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
 	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
-	calls, letGo := map[int]time.Duration{}, map[string]time.Duration{}
+	calls, failed, letGo := map[int]time.Duration{}, map[int]time.Duration{}, map[string]time.Duration{}
 	for _, e := range h.Events {
 		switch e.Kind {
 		case Called:
 			calls[e.Op] = e.At
+		case Failed:
+			failed[e.Op] = e.At
 		case LetGo:
 			letGo[e.ID] = e.At
 		}
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -374,6 +378,7 @@ func (q *queue) index(place string) int {
 // apply takes in what a write did.
 func (q *queue) apply(w *write) {
 	freed := cmp.Or(w.began, w.at) // whoever frees a key says so beside its command
+	revived := false               // a holder that had run out: who saw that may count on, and does not see this
 	for _, e := range w.dropped {
 		if e.Note == Broken { // or beside a release that was lost, before an operator removed its holder
 			freed = min(freed, q.holders[e.ID].since)
@@ -403,8 +408,9 @@ func (q *queue) apply(w *write) {
 				q.line[i].op, q.line[i].until, q.line[i].said, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, w.at, false, 0
 			}
 		case known:
+			revived = revived || h.over <= w.at+q.tol
 			later := held(e, h.client, h.mode)
-			later.since = h.since
+			later.op, later.since = h.op, h.since
 			q.holders[e.ID] = later
 		}
 	}
@@ -414,6 +420,7 @@ func (q *queue) apply(w *write) {
 	for i, p := range q.line {
 		may := q.mayBe(p.mode, q.before(i, w.at), w.at)
 		switch {
+		case !may && revived:
 		case !may && !q.mayBe(p.mode, q.lasting(i, w.at), w.at):
 			p.offered = never
 		case !may: // a writer comes before it that did not count while others shared the key

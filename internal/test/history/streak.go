@@ -19,11 +19,16 @@ type streak struct {
 
 // handed reports whether a write put one holder in the place of another, and checks that a client
 // does not do so for long while others wait. A ticket may be resumed at any time. The holder was
-// alive when it was let go, or when the command was sent: who takes a key over knows that it is not.
+// alive when it was let go, as by a call that failed for another of its keys, or when the command was
+// sent: who takes a key over knows that it is not.
 func (q *queue) handed(w *write) bool {
 	alive := slices.ContainsFunc(w.dropped, func(e Event) bool {
+		h := q.holders[e.ID]
 		letGo, known := q.letGo[e.ID]
-		return q.holders[e.ID].until > w.began || known && q.holders[e.ID].until > letGo
+		if !known {
+			letGo, known = q.failed[h.op]
+		}
+		return h.until > w.began || known && h.until > letGo
 	})
 	resumed := len(w.applied) == 1 && q.resumes[w.applied[0].Op]
 	handed := resumed || alive && len(w.applied) == 1 && w.applied[0].Place == ""
