@@ -1,8 +1,10 @@
 """What the locks of this folder promise. `make chaos-python` shows the rest, beside Go."""
 import os, threading, time, unittest
 from datetime import datetime, timezone
+from unittest.mock import patch
 
 import pymongo
+from bson import DatetimeMS
 from pymongo.errors import AutoReconnect
 
 from line import LockInLine
@@ -12,14 +14,23 @@ TTL = 1.0
 locks = pymongo.MongoClient(os.environ["MONGODB_URI"]).mongolock_python.locks
 
 
+def shifted(command, field, milliseconds):
+    """The same command of a server whose clock is ahead by so much."""
+    def shift(*arguments, **options):
+        reply = command(*arguments, **options)
+        return reply and reply | {field: DatetimeMS(int(reply[field]) + milliseconds)}
+
+    return shift
+
+
 class Locks(unittest.TestCase):
     def setUp(self):
         locks.drop()
 
-    def dies(self):
+    def dies(self, lock=None):
         """A holder that renews no more."""
-        lock = Lock(locks, "key", TTL)
-        lock.acquire()
+        lock = lock or Lock(locks, "key", TTL)
+        lock.acquire(TTL)
         lock.stop.set()
         lock.renewals.join()
         return lock
@@ -69,6 +80,45 @@ class Locks(unittest.TestCase):
         with lock:
             self.assertLess(lock.deadline - clock(), TTL / 2)
             lock.check()
+
+    def test_a_lease_is_trusted_for_a_margin_less_than_its_ttl_and_than_the_server_keeps_it(self):
+        now = clock()
+        for ttl, ahead, kept in (10, 0, 10), (10, 4_000, 6), (10, -3_600_000, 10), (100, 0, 100):  # ahead: since the first look
+            locks.drop()
+            lock = Lock(locks, "key", ttl)
+            lock._update = shifted(lock._update, "at", ahead)
+            with patch("lock.clock", lambda: now):
+                self.dies(lock)
+            self.assertLessEqual(lock.deadline, now + kept - min(1, ttl / 10))
+            self.assertGreater(lock.deadline, now + kept / 2)
+
+    def test_a_renewal_whose_reply_is_late_does_not_revive_a_lease(self):
+        ahead, over, lock = 0, [], Lock(locks, "key", TTL)
+        with patch("lock.clock", lambda: clock() + ahead), lock:
+            update = lock._update
+
+            def late(*command, **how):
+                nonlocal ahead
+                image = update(*command, **how)
+                if not over:
+                    ahead = lock.deadline - clock()
+                over.append(lock.held())
+                return image
+
+            lock._update = late
+            lock.renewals.join(TTL)
+            self.assertEqual(over, [False])
+            self.assertFalse(lock.held())
+
+    def test_dates_are_of_the_clock_of_the_server(self):
+        hour, minute = 3_600_000, 60_000
+        for ahead in -hour, hour:
+            locks.drop()
+            lock, server, now = Lock(locks, "key", TTL), locks.database, time.time() * 1000 + ahead
+            lock.locks.find_one_and_update = shifted(lock.locks.find_one_and_update, "at", ahead)
+            with patch.object(server, "command", shifted(server.command, "localTime", ahead)):
+                self.dies(lock).check()
+            self.assertAlmostEqual(int(lock.locks.find_one()["holders"][lock.id]["expireAt"]), now, delta=minute)
 
     def test_a_broken_lease_is_lost_at_its_next_renewal(self):
         with Lock(locks, "key", TTL) as lock:
