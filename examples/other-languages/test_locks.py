@@ -35,6 +35,13 @@ class Locks(unittest.TestCase):
         lock.renewals.join()
         return lock
 
+    def wakes(self):
+        """A collection of wake-ups, which Go clients would have made."""
+        wake = locks.database["locks.wake"]
+        wake.drop()
+        self.addCleanup(wake.drop)
+        return locks.database.create_collection(wake.name, capped=True, size=4096)
+
     def test_a_lease_outlives_its_ttl_and_leaves_nothing(self):
         with Lock(locks, "key", TTL) as lock:
             time.sleep(2 * TTL)
@@ -163,16 +170,26 @@ class Locks(unittest.TestCase):
             self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
             self.assertEqual(locks.find_one()["line"], [])
 
+    def test_tokens_rise_from_grant_to_grant(self):
+        tokens = []
+        for _ in range(3):
+            with Lock(locks, "key", TTL) as lock:
+                tokens.append(lock.token)
+        self.assertEqual(tokens, sorted(set(tokens)))
+
     def test_one_that_waits_tells_a_holder_that_lingers(self):
-        wake = locks.database["locks.wake"]
-        wake.drop()
-        locks.database.create_collection(wake.name, capped=True, size=4096)
-        self.addCleanup(wake.drop)
-        dead = self.dies()
+        wake, dead = self.wakes(), self.dies()
         locks.update_one({}, {"$set": {f"holders.{dead.id}.lingers": "ADDRESS"}})
         self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
         self.assertEqual([{"mongolock": 1, "topic": "locks", "key": "key", "kind": "wanted", "to": "ADDRESS"}],
                          list(wake.find({}, {"_id": 0})))
+
+    def test_a_release_tells_the_first_in_line_and_the_next(self):
+        wake, holder = self.wakes(), self.dies()
+        locks.update_one({}, {"$set": {"line": ["x:ONE:A", "x:TWO:B", "x:THREE:C"]}})
+        holder.release()
+        self.assertEqual([("offered", "ONE", "x:ONE:A"), ("next", "TWO", "x:TWO:B")],
+                         [(notice["kind"], notice["to"], notice["place"]) for notice in wake.find()])
 
     def test_one_that_died_in_line_is_passed_soon(self):
         for released in True, False:

@@ -20,7 +20,7 @@ func TestControlTheVectorsTellALibraryWithoutASafety(t *testing.T) {
 	for name, safety := range map[string]*bool{
 		"ReleaseDropsLine": &knob.ReleaseDropsLine, "ReleaseKeepsRev": &knob.ReleaseKeepsRev, "RenewalSets": &knob.RenewalSets,
 		"SwapByRevAlone": &knob.SwapByRevAlone, "GrantOutOfTurn": &knob.GrantOutOfTurn, "StalePassedBlindly": &knob.StalePassedBlindly,
-		"OfferUncompared": &knob.OfferUncompared,
+		"OfferUncompared": &knob.OfferUncompared, "UnderUnseen": &knob.UnderUnseen,
 	} {
 		t.Run(name, func(t *testing.T) {
 			*safety = true

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -16,6 +17,8 @@ const (
 	aRev  = 1_000_000_000_000_000
 	aBeat = 1_900_000_000_000_000_000
 	tick  = 10 * time.Second
+
+	farYear = 5000 // from then on an end is made of a session's ID
 )
 
 var base = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -23,7 +26,8 @@ var base = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 // A fixer puts fixed values in the place of those that chance and time have drawn.
 type fixer struct {
 	began  time.Time
-	before bson.D // the document in which the step began: dates that differ from its own are the server's
+	before []bson.D // the documents in which the step began: dates that differ from theirs are the server's
+	of     any      // the ID of the document that is being fixed
 	revs   []int64
 	beats  []int64 // in order
 	epochs []bson.ObjectID
@@ -87,6 +91,9 @@ func (f *fixer) document(v any) any { return f.fix(v, "", true) }
 func (f *fixer) fix(v any, path string, stored bool) any {
 	switch v := v.(type) {
 	case bson.D:
+		if path == "" {
+			f.of = at(v, "_id")
+		}
 		fixed := make(bson.D, len(v))
 		for i, e := range v {
 			fixed[i] = bson.E{Key: e.Key, Value: f.fix(e.Value, under(path, e.Key), stored)}
@@ -118,13 +125,18 @@ func (f *fixer) fix(v any, path string, stored bool) any {
 }
 
 func (f *fixer) date(v bson.DateTime, path string, stored bool) any {
-	if stored && serverSets(path) && f.before != nil && at(f.before, path) != v {
+	if stored && serverSets(path) && !f.had(path, v) {
 		return bson.D{{Key: "$$type", Value: "date"}}
 	}
-	if v == 0 {
+	if v == 0 || v.Time().Year() >= farYear {
 		return v
 	}
 	return bson.NewDateTimeFromTime(base.Add(v.Time().Sub(f.began).Round(tick)))
+}
+
+// had reports whether the document had that date when the step began.
+func (f *fixer) had(path string, v bson.DateTime) bool {
+	return slices.ContainsFunc(f.before, func(d bson.D) bool { return assert.ObjectsAreEqual(f.of, at(d, "_id")) && at(d, path) == v })
 }
 
 func serverSets(path string) bool {

@@ -111,11 +111,7 @@ func record(t testing.TB, of state, one step) (before bson.A, test bson.D) {
 	for _, d := range all {
 		before = append(before, f.command(d))
 	}
-	if len(all) > 0 {
-		f.before = all[0]
-	} else {
-		f.before = bson.D{}
-	}
+	f.before = all
 	var operations, events bson.A
 	for _, x := range s.sent {
 		operation, event := operationOf(t, f, x)
@@ -155,7 +151,7 @@ type operation struct {
 }
 
 // What a driver adds to a command. Whatever else a command has is in the vector.
-var added = []string{"lsid", "txnNumber", "$db", "$clusterTime", "$readPreference", "maxTimeMS", "singleBatch", "ordered"}
+var added = []string{"lsid", "txnNumber", "$db", "$clusterTime", "$readPreference", "maxTimeMS", "batchSize", "singleBatch", "ordered"}
 
 // operationOf turns a command into the operation by which a driver sends it, and into what is
 // seen of it then.
@@ -168,8 +164,11 @@ func operationOf(t testing.TB, f *fixer, x exchange) (does, event bson.D) {
 	case "findAndModify":
 		o = modification(t, command, reply)
 	case "find":
-		command[fieldOf(command, "limit")].Value = int32(1) // without a type that is the driver's
-		o = operation{"find", quick, bson.D{{Key: "filter", Value: at(command, "filter")}, {Key: "limit", Value: int32(1)}}, at(reply, "cursor.firstBatch")}
+		o = operation{"find", quick, bson.D{{Key: "filter", Value: at(command, "filter")}}, at(reply, "cursor.firstBatch")}
+		if i := fieldOf(command, "limit"); i >= 0 {
+			command[i].Value = int32(1) // without a type that is the driver's
+			o.arguments = append(o.arguments, command[i])
+		}
 	case "insert":
 		o = insertion(t, command)
 	case "createIndexes":

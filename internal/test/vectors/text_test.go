@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -58,7 +57,7 @@ func onOneLine(v any) string {
 	case int64:
 		return fmt.Sprintf(`{"$numberLong": "%d"}`, v)
 	case bson.DateTime:
-		return `{"$date": "` + v.Time().UTC().Format(time.RFC3339) + `"}`
+		return `{"$date": "` + v.Time().UTC().Format("2006-01-02T15:04:05.999Z07:00") + `"}`
 	case bson.ObjectID:
 		return `{"$oid": "` + v.Hex() + `"}`
 	}
