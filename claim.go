@@ -13,6 +13,7 @@ import (
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
@@ -102,8 +103,29 @@ func (c *Client) claimDetached(w *waiter, place store.Place, cut context.CancelF
 			l.holding.giveBackUnseen(ErrReleased)
 			return
 		}
-		c.places.notGranted(w, place, err)
+		c.notGranted(w, place, err)
 	})
+}
+
+// notGranted gives up the place of a claim that was answered when its waiter had left. After a
+// fault it may be in line, too: the store may have applied what it did not answer. It runs as
+// background work.
+func (c *Client) notGranted(w *waiter, p store.Place, err error) {
+	if w.queue == nil || p == "" {
+		return
+	}
+	refused := errors.Is(err, ErrHeld)
+	if !refused && (store.IsVerdict(err) || errors.Is(err, ErrClosed) || errors.Is(err, ErrDisconnected)) {
+		return
+	}
+	c.mu.Lock()
+	q := w.queue
+	unused := q.head == nil || q.view.Place != p
+	q.view.Joined = q.view.Joined || !unused
+	c.mu.Unlock()
+	if unused && c.places.Add(places.Unused{Key: w.key, Place: p, Seen: refused}) {
+		c.places.Work()
+	}
 }
 
 // detached runs one or several claims on a goroutine of its own. It lets the caller go when the
@@ -125,7 +147,7 @@ func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() 
 		cut()
 		return none, &abandoned{ErrClosed}
 	}
-	giveUp, stop := c.timerAt(w.patience)
+	giveUp, stop := c.clock.Timer(w.patience)
 	defer stop()
 	select {
 	case <-x.reply:

@@ -16,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/order"
+	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/internal/tasks"
@@ -54,7 +55,7 @@ type Client struct {
 	sessions *sessions // nil: the leases of this client are renewed one by one
 	warning  warning
 	returner returner
-	places   placeKeeper
+	places   *places.Keeper
 	order    order.Book
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
@@ -129,7 +130,10 @@ func newClient(s store.Store, conf config) *Client {
 	}
 	c.keeper = newKeeper(c)
 	c.returner.client = c
-	c.places.client = c
+	c.places = places.New(places.Host{
+		Clock: &c.clock, Tasks: c.background,
+		Leave: func(key string, p store.Place) error { return c.leaveLine(key, p, false) },
+	})
 	c.cleaner = cleaner.New(cleaner.Host{
 		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: c.undo, Stop: c.draining, Logger: conf.logger,
 		Freed: func(key string) { c.freed(key) },
@@ -215,7 +219,7 @@ func (c *Client) drain() {
 	if !c.drained.Swap(true) {
 		close(c.draining)
 		c.dismissAll()
-		c.places.leaveAll()
+		c.leaveLines()
 	}
 }
 

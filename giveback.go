@@ -47,8 +47,8 @@ func (h *holding) giveBackInBackground() {
 		r.busy++
 	}
 	r.mu.Unlock()
-	if mine && !c.background.Go(r.unheld) {
-		r.unheld() // the client is closing, and waits for the goroutine that runs this
+	if mine {
+		c.background.Run(r.unheld)
 	}
 }
 

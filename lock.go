@@ -277,7 +277,7 @@ func (all Leases) giveUp() error {
 		l.end(ErrReleased)
 	}
 	given := make(chan struct{})
-	all[0].holding.client.inBackground(func() {
+	all[0].holding.client.background.Run(func() {
 		defer close(given)
 		giveBackAll(all.holdings())
 	})
@@ -307,7 +307,7 @@ func (all Leases) giveBackUnseen() {
 		l.end(ErrReleased)
 	}
 	c := all[0].holding.client
-	c.inBackground(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
+	c.background.Run(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever

@@ -2,6 +2,7 @@ package mongolock
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ func (c heads) Offered(key string, p store.Place) {
 	case p == "":
 		q.offeredAt = c.clock.Now()
 	case p != q.served: // nobody waits with it any more
-		c.places.offered(key, p)
+		c.places.Offered(key, p)
 	}
 }
 
@@ -173,7 +174,7 @@ func (c *Client) freed(keys ...string) {
 	if len(keys) == 0 || !c.watch.Announces() {
 		return
 	}
-	c.inBackground(func() {
+	c.background.Run(func() {
 		for batch := range slices.Chunk(keys, batchSize) {
 			all, _ := c.watch.Look(batch...) // otherwise they find out by themselves
 			for i := range all {
@@ -181,13 +182,6 @@ func (c *Client) freed(keys ...string) {
 			}
 		}
 	})
-}
-
-// inBackground calls f on a goroutine of its own. If the client is closing, it waits for f.
-func (c *Client) inBackground(f func()) {
-	if !c.background.Go(f) {
-		f()
-	}
 }
 
 // tellOf tells those whose turn it is by a status.
@@ -283,6 +277,16 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 		n = store.Status{Mode: mode, Limit: limit}.OfferedBeside(e.Line, e.Left)
 	}
 	return offers(h.ref.Key, e.Line, n)
+}
+
+// leaveLines gives up all places, because the client shuts down. c.mu is held.
+func (c *Client) leaveLines() {
+	for _, key := range slices.Sorted(maps.Keys(c.queues.All)) {
+		if q := c.queues.All[key]; q.view.Joined {
+			q.view.Joined = false
+			c.places.GiveUp(key, q.view.Place)
+		}
+	}
 }
 
 // removePlace takes a place out of the line that was offered the key and did not take it.

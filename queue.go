@@ -7,6 +7,7 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -52,7 +53,7 @@ type waiter struct {
 	asking     bool          // a claim of its own is under way
 	refused    bool          // it knows that the key is held
 	fault      error         // the error of its last claim
-	gaveUp     stood         // its place in the line, which nobody uses now that it has left
+	gaveUp     places.Unused // its place in the line, which nobody uses now that it has left
 }
 
 // join puts a waiter at the end of the key's queue and decides its first move.
@@ -190,7 +191,7 @@ func (h *holding) status() store.Status {
 // unlink removes w, and passes the turn on if w was the head. The next head takes over the place
 // of the head in the line, if it asks in the same mode, with the same priority. Otherwise unlink returns the place, to be
 // given up.
-func (c *Client) unlink(w *waiter) (unused stood) {
+func (c *Client) unlink(w *waiter) (unused places.Unused) {
 	q := w.queue
 	led := q.head == w
 	c.waiting--
@@ -213,7 +214,7 @@ func (c *Client) unlink(w *waiter) (unused stood) {
 	}
 	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight, q.head.terms.priority) {
 		if q.view.Joined {
-			unused = stood{q.key, q.view.Place, q.view.In, 0}
+			unused = places.Unused{Key: q.key, Place: q.view.Place, Seen: q.view.In}
 		}
 		if q.head == nil {
 			q.view, q.readAt = line.View{}, 0

@@ -56,13 +56,13 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 	}
 	w, m := c.join(ctx, key, t, patience)
 	defer func() {
-		if w.gaveUp.place == "" || !c.places.add(w.gaveUp) {
+		if !c.places.Add(w.gaveUp) {
 			c.background.Done()
 			return
 		}
 		go func() {
 			defer c.background.Done()
-			c.places.work()
+			c.places.Work()
 		}()
 	}()
 	for ; ; m = c.next(w) {
@@ -232,9 +232,9 @@ func (c *Client) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease,
 
 // sleep waits until w has something to do. An error ends the wait for the key.
 func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
-	wake, stopWake := c.timerAt(until)
+	wake, stopWake := c.clock.Timer(until)
 	defer stopWake()
-	giveUp, stopGiveUp := c.timerAt(w.patience)
+	giveUp, stopGiveUp := c.clock.Timer(w.patience)
 	defer stopGiveUp()
 	select {
 	case <-w.nudge:
@@ -250,15 +250,6 @@ func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
 }
 
 var errPatience = errors.New("MaxWait is over")
-
-// timerAt returns a timer that fires at t, or never if t is zero.
-func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func() bool) {
-	if t == 0 {
-		return nil, func() bool { return false }
-	}
-	timer := time.NewTimer(c.clock.Until(t))
-	return timer.C, timer.Stop
-}
 
 // refusal returns the error of a waiter that leaves without the key. The error says that the key
 // is held only if w knows it.

@@ -70,6 +70,15 @@ func (c Clock) Until(m Moment) time.Duration { return m.Sub(c.Now()) }
 // Since is the time from m to now.
 func (c Clock) Since(m Moment) time.Duration { return c.Now().Sub(m) }
 
+// Timer returns a timer that fires at m, or never if m is zero.
+func (c Clock) Timer(m Moment) (fires <-chan time.Time, stop func() bool) {
+	if m == 0 {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(c.Until(m))
+	return timer.C, timer.Stop
+}
+
 // Time is m as a time.Time, for code that does not know this clock: as far from time.Now as
 // m is from now.
 func (c Clock) Time(m Moment) time.Time { return c.origin.Add(time.Duration(m) - c.sleep.Asleep()) }

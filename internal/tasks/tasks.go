@@ -45,6 +45,13 @@ func (g *Group) Go(f func()) bool {
 	return true
 }
 
+// Run is Go. After Wait it calls f itself: the caller is part of what ends the object.
+func (g *Group) Run(f func()) {
+	if !g.Go(f) {
+		f()
+	}
+}
+
 // Do is Go on the caller's goroutine.
 func (g *Group) Do(f func()) bool {
 	if !g.Begin() {

@@ -266,9 +266,7 @@ func (w *Watch) Announce(all ...store.Notice) {
 	if len(all) == 0 || !w.Announces() {
 		return
 	}
-	if announce := func() { w.announce(all) }; !w.host.Tasks.Go(announce) {
-		announce() // the host is closing, and waits for the goroutine that runs this
-	}
+	w.host.Tasks.Run(func() { w.announce(all) })
 }
 
 // TryAnnounce is Announce, or returns false if nothing is announced.
