@@ -12,7 +12,8 @@
 // Another test has workers that lock overlapping paths of a tree, judged by the rule of
 // package pathlock.
 //
-// In a third test every other process is a program in Python.
+// In a third test every other process is a program in Python, and the nemesis silences holders for
+// about a TTL.
 //
 // Every process writes what it believes into a file, by the machine's one monotonic clock.
 // A belief is a look at the lease that said it is held, at the moment just before the look.

@@ -35,7 +35,8 @@ type cluster struct {
 type member struct {
 	proxies []*faultproxy.Proxy
 	process *testchild.Process
-	python  bool // the program that it runs is in Python
+	owner   string // of its leases
+	python  bool   // the program that it runs is in Python
 }
 
 // on injects a fault on all the ways that a member has to the server.
@@ -109,6 +110,7 @@ func (c *cluster) start(m *member) {
 	}
 	o.LongHolds = o.LongHolds && c.started == 1
 	o.Log = filepath.Join(c.dir, fmt.Sprintf("client-%d.log", c.started))
+	m.owner = ownerOf(o)
 	role := workerRole
 	switch {
 	case o.Paths:
@@ -127,24 +129,28 @@ func (c *cluster) signal(m *member, s syscall.Signal) {
 
 // nemesis injects one fault after the other until the context ends.
 func (c *cluster) nemesis(ctx context.Context) {
-	ttl := c.orders.TTL
 	for ctx.Err() == nil {
-		switch rand.N(13) {
-		case 0:
-			c.count("server killed and restarted")
-			c.server.Do("kill")
-			pause(ctx, rand.N(ttl/2))
-			c.server.Do("restart")
-		case 1:
-			if err := c.server.Try("stepdown?seconds=1"); err != nil { // it may not be primary again yet
-				c.t.Log(err)
-			} else {
-				c.count("server stepped down")
-			}
-		default:
-			c.disturb(ctx, c.members[rand.N(len(c.members))])
-		}
+		c.strike(ctx)
 		pause(ctx, 50*time.Millisecond+rand.N(500*time.Millisecond))
+	}
+}
+
+// strike injects one fault.
+func (c *cluster) strike(ctx context.Context) {
+	switch rand.N(13) {
+	case 0:
+		c.count("server killed and restarted")
+		c.server.Do("kill")
+		pause(ctx, rand.N(c.orders.TTL/2))
+		c.server.Do("restart")
+	case 1:
+		if err := c.server.Try("stepdown?seconds=1"); err != nil { // it may not be primary again yet
+			c.t.Log(err)
+		} else {
+			c.count("server stepped down")
+		}
+	default:
+		c.disturb(ctx, c.members[rand.N(len(c.members))])
 	}
 }
 

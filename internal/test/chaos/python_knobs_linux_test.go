@@ -18,12 +18,26 @@ func TestControlChaosAmongTwoLanguagesIsCaughtByTheChecks(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown")
 	o := ordersInPython(t)
 	o.PythonTrusts = true
+	findsTwoLiveLeases(t, o, 15*time.Second, (*cluster).pauses)
+}
+
+// The control's Python programs take a key over when its holder was silent for half a TTL.
+func TestControlChaosTellsAHastyTakeover(t *testing.T) {
+	testserver.URI(t, "crash", "stepdown")
+	o := ordersInPython(t)
+	o.PythonHasty = true
+	findsTwoLiveLeases(t, o, 40*time.Second, (*cluster).stalls)
+}
+
+// findsTwoLiveLeases fails unless one of a few runs has them.
+func findsTwoLiveLeases(t *testing.T, o orders, long time.Duration, nemesis func(*cluster, context.Context)) {
+	t.Helper()
 	const most = 5
 	for runs := range most {
-		h, _ := run(t, o, 15*time.Second, (*cluster).pauses)
+		h, _ := run(t, o, long, nemesis)
 		found := h.Check()
 		if slices.ContainsFunc(found, func(v history.Violation) bool { return v.Check == "two live leases" }) {
-			t.Logf("noticed in run %d: %v", runs, found[0])
+			t.Logf("noticed in run %d: %d, the first %v", runs, len(found), found[0])
 			return
 		}
 	}

@@ -45,7 +45,8 @@ type orders struct {
 	PathWithoutLook bool // for the control
 
 	Python       string // the interpreter of every other worker, which is testdata/worker.py; empty: all are in Go
-	PythonTrusts bool   // for the control
+	PythonTrusts bool   // for the control: it does not ask whether a lease is over
+	PythonHasty  bool   // for the control: half a TTL of silence is enough for it
 }
 
 const (
@@ -89,7 +90,7 @@ func work(_ context.Context, o orders) error {
 		return err
 	}
 	db := driver.Database(o.DB)
-	owner, quiet := fmt.Sprint("client-", o.Client), slog.New(slog.DiscardHandler)
+	owner, quiet := ownerOf(o), slog.New(slog.DiscardHandler)
 	opts := []mongolock.ClientOption{mongolock.TTL(o.TTL), mongolock.WithOwner(owner), mongolock.WithLogger(quiet)}
 	forDocuments := []doclock.Option{doclock.With(mongolock.TTL(o.TTL)), doclock.WithOwner(owner), doclock.WithLogger(quiet)}
 	if o.Margin >= 0 {
@@ -117,6 +118,9 @@ func work(_ context.Context, o orders) error {
 	users.Wait()
 	return nil
 }
+
+// ownerOf is the owner of a worker's leases.
+func ownerOf(o orders) string { return fmt.Sprint("client-", o.Client) }
 
 // through is a dialer that reaches each server by way of its proxy.
 type through map[string]string

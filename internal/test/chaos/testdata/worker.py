@@ -11,6 +11,19 @@ from line import LockInLine
 from lock import Lock
 
 ttl = order["TTL"] / 1e9
+
+
+class Hasty:
+    """It believes that others hold for half as long as they do."""
+    def _look(self, session):
+        seen = super()._look(session)
+        for holder in (seen or {}).get("holders", {}).values():
+            holder["ttl"] /= 2
+        return seen
+
+
+if order["PythonHasty"]:
+    Lock, LockInLine = type("Lock", (Hasty, Lock), {}), type("LockInLine", (Hasty, LockInLine), {})
 db = pymongo.MongoClient(order["URI"], serverSelectionTimeoutMS=2000, connectTimeoutMS=1000)[order["DB"]]
 registers = db.get_collection("registers", write_concern=pymongo.WriteConcern("majority"))
 log = os.open(order["Log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
