@@ -89,7 +89,7 @@ func (c *Client) awaitGone(ctx context.Context, seen *store.Status, marked []Hol
 		select {
 		case <-over.C:
 			return nil
-		case <-c.draining:
+		case <-c.queues.draining:
 			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", ErrClosed)}
 		case <-ctx.Done():
 			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", contextError(ctx))}

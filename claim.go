@@ -13,7 +13,6 @@ import (
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
-	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
@@ -52,7 +51,7 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 	case errors.As(err, new(*abandoned)):
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
 	case errors.As(err, &held):
-		held.Here = c.isHere(key, held.Holders)
+		held.Here = c.queues.isHere(key, held.Holders)
 		if t.freeIdle {
 			c.watch.Announce(wake.Idle(&held.Status)...)
 		}
@@ -103,29 +102,8 @@ func (c *Client) claimDetached(w *waiter, place store.Place, cut context.CancelF
 			l.holding.giveBackUnseen(ErrReleased)
 			return
 		}
-		c.notGranted(w, place, err)
+		c.queues.notGranted(w, place, err)
 	})
-}
-
-// notGranted gives up the place of a claim that was answered when its waiter had left. After a
-// fault it may be in line, too: the store may have applied what it did not answer. It runs as
-// background work.
-func (c *Client) notGranted(w *waiter, p store.Place, err error) {
-	if w.queue == nil || p == "" {
-		return
-	}
-	refused := errors.Is(err, ErrHeld)
-	if !refused && (store.IsVerdict(err) || errors.Is(err, ErrClosed) || errors.Is(err, ErrDisconnected)) {
-		return
-	}
-	c.mu.Lock()
-	q := w.queue
-	unused := q.head == nil || q.view.Place != p
-	q.view.Joined = q.view.Joined || !unused
-	c.mu.Unlock()
-	if unused && c.places.Add(places.Unused{Key: w.key, Place: p, Seen: refused}) {
-		c.places.Work()
-	}
 }
 
 // detached runs one or several claims on a goroutine of its own. It lets the caller go when the
@@ -156,7 +134,7 @@ func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() 
 		err = contextError(w.ctx)
 	case <-giveUp:
 		err = errPatience
-	case <-c.draining:
+	case <-c.queues.draining:
 		err = ErrClosed
 	}
 	if x.over.CompareAndSwap(false, true) {
@@ -224,7 +202,7 @@ func (h *holding) settleClaim(w *waiter, from *store.Ref, sent monotonic.Moment,
 // If it returns neither leases nor an error, the keys must be claimed one by one: the store has
 // no such call, or one of the keys is in use in this process.
 func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (granted Leases, err error) {
-	if len(keys) < 2 || len(keys) > batchSize || t.shares() || !c.mayClaimTogether(keys) {
+	if len(keys) < 2 || len(keys) > batchSize || t.shares() || c.together == nil || c.oneByOne.Load() || c.cleaner.Full() || c.queues.use(keys) {
 		return nil, nil
 	}
 	ctx, end := c.observe(ctx, OpAcquire, "", t)
@@ -249,22 +227,6 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	return granted, err
 }
 
-// mayClaimTogether reports whether this client neither holds the keys nor waits for them.
-func (c *Client) mayClaimTogether(keys []string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.together == nil || c.oneByOne || c.cleaner.Full() {
-		return false
-	}
-	for _, key := range keys {
-		q := c.queues.All[key]
-		if inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0); inUse || c.cleaner.May(key) {
-			return false
-		}
-	}
-	return true
-}
-
 func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {
 	hs, batch := make([]*holding, len(keys)), make([]store.Claim, len(keys))
 	for i, key := range keys {
@@ -286,9 +248,7 @@ func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sen
 	}
 	after.giveBackUnseen()
 	if errors.Is(err, errors.ErrUnsupported) && store.IsCertain(err) {
-		c.mu.Lock()
-		c.oneByOne = true
-		c.mu.Unlock()
+		c.oneByOne.Store(true)
 		err = nil
 	}
 	return granted, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/mongolock/mongolock/internal/order"
 	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/internal/suspend"
-	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
@@ -36,10 +34,10 @@ const (
 // and collection, and share it. Its waiters for a key stand in one queue instead of competing
 // with each other.
 //
-// Locks are taken in this order: Client.mu; that of a component (sessions, returner, and the
-// packages keeper, cleaner, wake, tasks); that of a holding; that of a session. No store, observer,
-// logger or other callback is called under any of them. The methods of queue, waiter and
-// holdings are called with Client.mu held.
+// Locks are taken in this order: that of the queues; that of a component (sessions, returner, and the
+// packages keeper, cleaner, places, wake, tasks); that of a holding; that of a session. No store,
+// observer, logger or other callback is called under any of them. The methods of queue, waiter and
+// holdings are called with the queues locked.
 type Client struct {
 	config
 	pkg      string // the package whose operations the observer sees: this one, or one built on it
@@ -51,33 +49,21 @@ type Client struct {
 	prompt   bool               // the store answers at once: see send
 	together store.BulkAcquirer // nil: the store has no bulks of claims
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
-	watchdog watchdog
-	sessions *sessions // nil: the leases of this client are renewed one by one
+	sessions *sessions          // nil: the leases of this client are renewed one by one
 	warning  warning
 	returner returner
-	places   *places.Keeper
 	order    order.Book
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
 
-	disorders  atomic.Uint64 // that order found
-	draining   chan struct{} // closed when no new calls of Acquire are accepted
-	drained    atomic.Bool   // draining is closed; set with mu held
+	disorders atomic.Uint64 // that order found
+
 	background *tasks.Group
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome
+	queues     queues
+	oneByOne   atomic.Bool // the store refuses claims in bulk
 
-	mu         sync.Mutex                // protects what follows
-	held       holdings                  // those that are not settled
-	queues     swept.Map[string, *queue] // by key: the leases of this client, and its waiters
-	waiting    int                       // waiters in all queues
-	candidates int                       // those of package leader among the waiters
-	place      store.Place               // of the next head that wants a key alone; empty: not made yet
-	probed     string                    // the key whose head asks while claims fail; the others do not
-	probeAt    monotonic.Moment          // not before that; zero: no claim fails
-	asks       askCount                  // also read without mu
-	oneByOne   bool                      // the store refuses claims in bulk
-
-	closing bool // the first Close is under way, or over
+	closing atomic.Bool // the first Close is under way, or over
 	closeOK chan struct{}
 	closeIs error // what Close returns; set before closeOK is closed
 }
@@ -112,39 +98,42 @@ func WithSession() ClientOption {
 
 func newClient(s store.Store, conf config) *Client {
 	c := &Client{
-		config:   conf,
-		pkg:      "mongolock",
-		guard:    newGuard(&conf),
-		store:    s,
-		draining: make(chan struct{}),
-		closeOK:  make(chan struct{}),
+		config:  conf,
+		pkg:     "mongolock",
+		guard:   newGuard(&conf),
+		store:   s,
+		closeOK: make(chan struct{}),
 	}
-	c.measure(suspend.New())
 	_, c.prompt = s.(store.Prompt)
-	c.background = tasks.New(&c.clock, c.prompt)
 	c.commands, _ = store.As[counter](s)
 	c.warning.store, _ = store.As[trapWarner](s)
 	c.together, _ = s.(store.BulkAcquirer)
+	if of, ok := s.(inside.Packaged); ok {
+		c.pkg = of.Package()
+	}
+	c.background = tasks.New(&c.clock, c.prompt)
 	if conf.session {
 		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
 	}
 	c.keeper = newKeeper(c)
 	c.returner.client = c
-	c.places = places.New(places.Host{
+	qs := &c.queues
+	qs.clock, qs.tasks, qs.draining = &c.clock, c.background, make(chan struct{})
+	qs.watchdog.tasks, qs.watchdog.busy, qs.watchdog.slept = c.background, qs.busy, c.afterSleep
+	c.measure(suspend.New())
+	qs.places = places.New(places.Host{
 		Clock: &c.clock, Tasks: c.background,
 		Leave: func(key string, p store.Place) error { return c.leaveLine(key, p, false) },
 	})
 	c.cleaner = cleaner.New(cleaner.Host{
-		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: c.undo, Stop: c.draining, Logger: conf.logger,
+		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: c.undo, Stop: qs.draining, Logger: conf.logger,
 		Freed: func(key string) { c.freed(key) },
 	})
-	if of, ok := s.(inside.Packaged); ok {
-		c.pkg = of.Package()
-	}
 	c.watch = wake.New(wake.Host{
 		Clock: &c.clock, Tasks: c.background, Feed: c.calls.Feed(store.FeedOf(s)), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize, Address: rand.Text()[:8],
-		Still: besideStill, Stop: c.draining, Waiters: heads{c}, Logger: conf.logger,
+		Still: besideStill, Stop: qs.draining, Waiters: qs, Logger: conf.logger,
 	})
+	qs.watch, qs.cleaner = c.watch, c.cleaner
 	c.watchStats()
 	return c
 }
@@ -205,22 +194,10 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 	if ctx.Err() != nil {
 		return &fault{op: op, key: key, err: &abandoned{contextError(ctx)}}
 	}
-	if c.drained.Load() {
+	if c.queues.drained.Load() {
 		return &fault{op: op, key: key, err: ErrClosed}
 	}
 	return nil
-}
-
-// drain ends the waits, and refuses new calls of Acquire. It frees the keys that are kept idle, and
-// leaves the lines.
-func (c *Client) drain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.drained.Swap(true) {
-		close(c.draining)
-		c.dismissAll()
-		c.leaveLines()
-	}
 }
 
 // contextError returns why ctx has ended: its Err, with its cause if that says more.

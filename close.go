@@ -14,15 +14,15 @@ import (
 // holders have released them, or until ctx ends, and closes the client. It returns what Close
 // returns, joined with the context's error if leases were left.
 func (c *Client) Shutdown(ctx context.Context) error {
-	c.drain()
-	for _, h := range c.unsettled() {
+	c.queues.drain()
+	for _, h := range c.queues.unsettled() {
 		if l := h.current(); l != nil {
 			l.contexts().End(ErrClosed)
 		}
 	}
 	var err error
 	select {
-	case <-c.noLeases():
+	case <-c.queues.noLeases():
 	case <-ctx.Done():
 		err = fmt.Errorf("mongolock: shutdown: leases left: %w", contextError(ctx))
 	}
@@ -38,11 +38,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 //
 // Close the client before its database connection.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	first := !c.closing // no sync.Once: a goroutine that waits for one is not durably blocked in a bubble of virtual time
-	c.closing = true
-	c.mu.Unlock()
-	if first {
+	if !c.closing.Swap(true) { // no sync.Once: a goroutine that waits for one is not durably blocked in a bubble of virtual time
 		c.closeIs = c.shut()
 		close(c.closeOK)
 	}
@@ -51,8 +47,8 @@ func (c *Client) Close() error {
 }
 
 func (c *Client) shut() error {
-	c.drain()
-	all := c.unsettled()
+	c.queues.drain()
+	all := c.queues.unsettled()
 	var grace time.Duration
 	for _, h := range all {
 		h.end(ErrClosed)
@@ -84,7 +80,7 @@ func (c *Client) leftBehind(all []*holding) error {
 			errs = append(errs, err)
 		}
 	}
-	for _, h := range c.unsettled() {
+	for _, h := range c.queues.unsettled() {
 		_, err := h.outcome()
 		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.ref.Key, err))
 	}
@@ -99,17 +95,9 @@ func (c *Client) letHoldersStop(margin time.Duration) {
 	timer := time.NewTimer(margin)
 	defer timer.Stop()
 	select {
-	case <-c.noLeases():
+	case <-c.queues.noLeases():
 	case <-timer.C:
 	}
-}
-
-// noLeases returns a channel that is closed once every lease has been given back. Use
-// it after drain.
-func (c *Client) noLeases() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held.emptied()
 }
 
 // untilGiveBack returns how long Close must wait before it gives the lease back.

@@ -88,7 +88,7 @@ func giveBackAll(leases []*holding) {
 func (r *returner) bulks(leases []*holding) (parts [][]*holding) {
 	var many []*holding
 	for i, h := range leases {
-		if successor, _ := h.successor(); successor != nil {
+		if successor, _ := r.client.queues.successor(h); successor != nil {
 			parts = append(parts, leases[i:i+1])
 		} else {
 			many = append(many, h)
@@ -200,7 +200,7 @@ func (h *holding) isGivenBack() bool {
 	h.mu.Unlock()
 	if ranOut && !done {
 		c.logger.Info("mongolock: could not give a lease back before it ran out", "key", h.ref.Key, "token", token)
-		h.forget()
+		c.queues.forget(h)
 		c.freed(h.ref.Key)
 	}
 	return done || ranOut

@@ -33,18 +33,17 @@ func (s streak) on(now monotonic.Moment) (streak, bool) {
 
 // successor returns the waiter of this client that the holding may be handed to, and the streak
 // with that handoff, or nil if there is no such waiter.
-func (h *holding) successor() (*waiter, streak) {
-	c := h.client
+func (qs *queues) successor(h *holding) (*waiter, streak) {
 	if h.terms.shares() {
 		return nil, streak{}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
 	q := h.queue
 	if q.holder != h || q.head == nil || q.head.asking || q.head.terms.shares() {
 		return nil, streak{}
 	}
-	now := c.clock.Now()
+	now := qs.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	may := (h.err == nil || h.err == ErrReleased) && !h.release.inDoubt && now < h.ends() && h.keep() == 0 //nolint:errorlint // the very cause
@@ -74,7 +73,7 @@ func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, ha
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
 	switch {
 	case err == nil:
-		c.deliver(w, lease, s) // before the rest of the work for this holding
+		c.queues.deliver(w, lease, s) // before the rest of the work for this holding
 		h.settle(nil)
 		return true, true, nil
 	case errors.As(err, new(*unwanted)):

@@ -36,7 +36,7 @@ type holding struct {
 
 	unseen atomic.Bool // no caller has received the lease: MinHold has nothing to protect
 
-	// Protected by Client.mu.
+	// Protected by the mu of the queues.
 	queue      *queue      // does not change while the holding is in it
 	listens    bool        // it counts among those that need the feed
 	leaving    bool        // it is idle no more, but being given back
@@ -90,10 +90,7 @@ func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
 	if left > 0 {
 		h.values, l.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
 	}
-	c.mu.Lock()
-	h.settleIn(w)
-	closed := c.drained.Load()
-	c.mu.Unlock()
+	closed := c.queues.enter(h, w)
 	switch {
 	case left <= 0:
 		h.giveBackUnseen(ErrReleased)

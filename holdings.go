@@ -1,6 +1,6 @@
 package mongolock
 
-// holdings are those of a client that are not settled. They are protected by Client.mu.
+// holdings are those of a client that are not settled. They are protected by the mu of the queues.
 type holdings struct {
 	first *holding
 	none  chan struct{} // closed when there are none; made by emptied
@@ -53,11 +53,4 @@ func (all *holdings) emptied() <-chan struct{} {
 		}
 	}
 	return none
-}
-
-// unsettled returns the holdings of the client that are not settled.
-func (c *Client) unsettled() []*holding {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held.list()
 }

@@ -14,7 +14,7 @@ func (c *Client) settings() *config { return &c.config }
 
 func init() {
 	inside.Leases = func(client any) (leases []any) {
-		for _, h := range client.(*Client).unsettled() {
+		for _, h := range client.(*Client).queues.unsettled() {
 			if l := h.current(); l != nil {
 				leases = append(leases, l)
 			}
@@ -43,13 +43,14 @@ func init() {
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
 		c := client.(*Client)
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		qs := &c.queues
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
 		w := inside.Waiting{
-			Unsettled: c.cleaner.Len(), Waiters: c.waiting,
+			Unsettled: c.cleaner.Len(), Waiters: qs.waiting,
 			Listening: c.watch.Live(), Announces: c.watch.Announces(), FeedOpen: c.watch.Open(),
 		}
-		if q := c.queues.All[key]; q != nil {
+		if q := qs.byKey.All[key]; q != nil {
 			w.Woken, w.Seen = q.head != nil && q.view.Woken(), q.view.Seen != nil
 			if h := q.head; h != nil {
 				w.Refused, w.Asking = h.refused, h.asking
@@ -61,9 +62,9 @@ func init() {
 	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).watch.Linger = d }
 	inside.EndLinger = func(client any) {
 		c := client.(*Client)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.watch.Linger = 0 // read by Leave alone, which is called with c.mu held
+		c.queues.mu.Lock()
+		defer c.queues.mu.Unlock()
+		c.watch.Linger = 0 // read by Leave alone, which is called with that held
 		c.watch.Join()
 		c.watch.Leave()
 	}

@@ -66,30 +66,34 @@ type heard struct {
 func (h *holding) listen() {
 	if h.terms.linger > 0 || h.terms.yields {
 		h.heard.opening, _ = h.client.watch.Hears()
-		h.heard.asks = h.client.asks.of(h.ref.Key).Load()
+		h.heard.asks = h.client.queues.asks.of(h.ref.Key).Load()
 	}
 }
 
 // linger keeps the holding of a lease that has just been released, if it can be kept.
 func (l *Lease) linger() bool {
-	h, c := l.holding, l.holding.client
-	if l.terms.linger == 0 {
+	h := l.holding
+	if l.terms.linger == 0 || !h.client.queues.keep(h, l.terms.linger) {
 		return false
 	}
-	c.mu.Lock()
-	opening, live := c.watch.Hears()
-	kept := h.queue.holder == h && h.listens && !c.drained.Load() && live && opening == h.heard.opening && h.rest(c.clock.Now())
-	if kept {
-		h.keepTimer = time.AfterFunc(l.terms.linger, h.freeIdle)
-		if head := h.queue.head; head != nil {
-			head.poke()
-		}
+	h.goOn()
+	return true
+}
+
+// keep makes a holding idle whose lease was released, for up to d, if it can be kept.
+func (qs *queues) keep(h *holding, d time.Duration) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	opening, live := qs.watch.Hears()
+	kept := h.queue.holder == h && h.listens && !qs.drained.Load() && live && opening == h.heard.opening && h.rest(qs.clock.Now())
+	if !kept {
+		return false
 	}
-	c.mu.Unlock()
-	if kept {
-		h.goOn()
+	h.keepTimer = time.AfterFunc(d, func() { qs.freeIdle(h) })
+	if head := h.queue.head; head != nil {
+		head.poke()
 	}
-	return kept
+	return true
 }
 
 // rest makes a holding idle whose lease was released.
@@ -164,7 +168,7 @@ func (l *Lease) startLocal() (*Lease, error) {
 		err = errLate
 	case l.Err() != nil:
 		return nil, &unwanted{errLate}
-	case c.drained.Load():
+	case c.queues.drained.Load():
 		h.giveBackUnseen(ErrClosed)
 		return nil, &unwanted{ErrClosed}
 	default:
@@ -176,91 +180,66 @@ func (l *Lease) startLocal() (*Lease, error) {
 
 // takeIdle gives w the key that this client keeps: at once, or otherwise by a handoff in the
 // store, which gone tells. The lease has yet to be started, and counts as background work until
-// then. c.mu is held.
-func (h *holding) takeIdle(w *waiter) (l *Lease, gone <-chan struct{}) {
-	c := h.client
+// then. mu is held.
+func (qs *queues) takeIdle(h *holding, w *waiter) (l *Lease, gone <-chan struct{}) {
 	if h.leaving || h.current() != nil {
 		return nil, nil
 	}
-	if c.background.Begin() {
-		if l = h.regrant(w, c.clock.Now()); l != nil {
+	if qs.tasks.Begin() {
+		if l = h.regrant(w, qs.clock.Now()); l != nil {
 			return l, nil
 		}
-		c.background.Done()
+		qs.tasks.Done()
 	}
-	return nil, c.dismiss(h)
+	return nil, qs.dismiss(h)
+}
+
+// tryTakeIdle is takeIdle for a TryAcquire.
+func (qs *queues) tryTakeIdle(w *waiter) (l *Lease, gone <-chan struct{}) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey.All[w.key]
+	if q == nil || q.head != nil || q.holder == nil {
+		return nil, nil
+	}
+	return qs.takeIdle(q.holder, w)
 }
 
 // tryIdle is takeIdle for a TryAcquire. If w cannot have the idle holding, the key is freed
 // first, as long as the caller waits for that.
 func (c *Client) tryIdle(w *waiter) (*Lease, error) {
-	c.mu.Lock()
-	q := c.queues.All[w.key]
-	if q == nil || q.head != nil || q.holder == nil {
-		c.mu.Unlock()
-		return nil, nil
-	}
-	l, gone := q.holder.takeIdle(w)
-	c.mu.Unlock()
+	l, gone := c.queues.tryTakeIdle(w)
 	if l != nil {
 		return l.startLocal()
 	}
-	if gone == nil { // a caller has the key
+	if gone == nil { // the key is not kept
 		return nil, nil
 	}
 	select {
 	case <-gone:
 	case <-w.ctx.Done():
-	case <-c.draining:
+	case <-c.queues.draining:
 	}
 	return nil, nil
 }
 
-// dismiss frees the keys of idle holdings, or hands them over, in the background. c.mu is held.
-func (c *Client) dismiss(idle ...*holding) <-chan struct{} {
-	gone := make(chan struct{})
-	for _, h := range idle {
-		h.leaving = true
-	}
-	begun := c.background.Go(func() {
-		defer close(gone)
-		giveBackAll(slices.DeleteFunc(idle, func(h *holding) bool {
-			return !h.endIf(ErrReleased, func(in *Lease) bool { return in == nil })
-		}))
-	})
-	if !begun {
-		close(gone)
-	}
-	return gone
-}
-
-// dismissAll frees all keys that are kept, because this client would no longer hear of waiters,
-// or shuts down. c.mu is held.
-func (c *Client) dismissAll() {
-	idle := slices.DeleteFunc(c.held.list(), func(h *holding) bool { return h.leaving || h.current() != nil })
-	if len(idle) > 0 {
-		c.dismiss(idle...)
-	}
-}
-
 // freeIdle frees the key of a holding, if it is idle.
-func (h *holding) freeIdle() {
-	c := h.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (qs *queues) freeIdle(h *holding) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
 	if !h.leaving && h.current() == nil {
-		c.dismiss(h)
+		qs.dismiss(h)
 	}
 }
 
 // mayBeWanted handles that waiters were heard of while the claim was under way, of this key or of
-// another. Client.mu is held.
+// another. The queues are locked.
 func (h *holding) mayBeWanted() {
 	h.mu.Lock()
 	h.wanted = true // it is not kept after its lease
 	h.mu.Unlock()
 	if h.terms.yields {
-		h.client.background.Go(func() { h.client.read(h.ref.Key) })
+		h.client.background.Go(func() { h.client.queues.read(h.ref.Key) })
 	}
 }
 
@@ -273,23 +252,6 @@ func (h *holding) heardWaiter() bool {
 	return h.lease == nil
 }
 
-// Wanted frees a key that is kept, because another process waits for it.
-func (c heads) Wanted(key string) {
-	c.asks.of(key).Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if q := c.queues.All[key]; q != nil && q.holder != nil && q.holder.heardWaiter() && !q.holder.leaving {
-		c.dismiss(q.holder)
-	}
-}
-
-// Deaf frees all keys that are kept.
-func (c heads) Deaf() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dismissAll()
-}
-
 // An askCount counts how often others asked for keys, several keys in one counter. A notice may
 // come before the reply to the claim whose holder it asks.
 type askCount [64]atomic.Uint32
@@ -300,4 +262,31 @@ func (a *askCount) of(key string) *atomic.Uint32 {
 		hash = (hash ^ uint32(key[i])) * 16777619
 	}
 	return &a[hash%uint32(len(a))]
+}
+
+// dismiss frees the keys of idle holdings, or hands them over, in the background. mu is held.
+func (qs *queues) dismiss(idle ...*holding) <-chan struct{} {
+	gone := make(chan struct{})
+	for _, h := range idle {
+		h.leaving = true
+	}
+	begun := qs.tasks.Go(func() {
+		defer close(gone)
+		giveBackAll(slices.DeleteFunc(idle, func(h *holding) bool {
+			return !h.endIf(ErrReleased, func(in *Lease) bool { return in == nil })
+		}))
+	})
+	if !begun {
+		close(gone)
+	}
+	return gone
+}
+
+// dismissAll frees all keys that are kept, because this client would no longer hear of waiters,
+// or shuts down. mu is held.
+func (qs *queues) dismissAll() {
+	idle := slices.DeleteFunc(qs.held.list(), func(h *holding) bool { return h.leaving || h.current() != nil })
+	if len(idle) > 0 {
+		qs.dismiss(idle...)
+	}
 }

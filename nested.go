@@ -56,13 +56,5 @@ func (c *Client) nested(ctx context.Context, key string, t *terms) error {
 // togetherKey leads to the leases of one AcquireAll, whose keys are in order.
 type togetherKey struct{}
 
-// isHere reports whether one of the holders is a lease that this client has.
-func (c *Client) isHere(key string, holders []Holder) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q := c.queues.All[key]
-	return q != nil && q.holdsIt() && slices.ContainsFunc(holders, func(h Holder) bool { return h.ID == q.holder.ref.ID })
-}
-
 // holdsIt reports whether this client has the key alone, by a lease that has not ended.
 func (q *queue) holdsIt() bool { return q.holder != nil && q.holder.why() == nil }

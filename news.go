@@ -2,134 +2,13 @@ package mongolock
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
-
-// heads are the heads of a client's queues, as package wake sees them: what it hears or reads of
-// their keys. Its methods take Client.mu.
-type heads struct{ *Client }
-
-// Waiting reports whether there is a waiter.
-func (c heads) Waiting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.waiting > 0
-}
-
-// Keys returns the keys whose heads were refused and are not asking, in order, so that a
-// simulation can be repeated. With again, a head that is asking asks once more, and keys are among
-// them that somebody may wait for without having told their holder here.
-func (c heads) Keys(again bool) (keys []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, q := range c.queues.All {
-		switch {
-		case q.head == nil:
-			if again && q.holder != nil && q.holder.terms.yields {
-				keys = append(keys, key)
-			}
-		case q.head.asking && again:
-			q.view.Look()
-		case q.holder == nil && q.view.Seen != nil && !q.head.asking:
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// Read handles what a read showed, and reports whether a key is worth polling often: one that has
-// changed since it was last seen.
-func (c heads) Read(all []store.Status) (often bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range all {
-		often = c.saw(&all[i]) || often
-	}
-	return often
-}
-
-// Ask makes the heads of keys ask, because the keys could not be read.
-func (c heads) Ask(keys []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, key := range keys {
-		if q := c.queues.All[key]; q != nil {
-			q.look()
-		}
-	}
-}
-
-// Offered says that it is the turn of a place of this client; without a place, that of its head.
-func (c heads) Offered(key string, p store.Place) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch q := c.queueOf(key); {
-	case q.head != nil && (p == "" || p == q.view.Place):
-		q.view.HeardOffer(c.clock.Now())
-		q.head.poke()
-	case p == "":
-		q.offeredAt = c.clock.Now()
-	case p != q.served: // nobody waits with it any more
-		c.places.Offered(key, p)
-	}
-}
-
-// Next says that a place of this client comes after those to whom the key is offered.
-func (c heads) Next(key string, p store.Place) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if q := c.queues.All[key]; q != nil && q.head != nil && p == q.view.Place {
-		q.view.HeardNext(c.clock.Now())
-		q.head.poke()
-	}
-}
-
-// watchFor makes sure that a head which was refused learns when it is its turn, until its queue
-// is empty. Call it with c.mu held.
-func (c *Client) watchFor(q *queue) {
-	first := !q.watched
-	if first {
-		q.watched = true
-		c.watch.Join()
-		c.watchSleep()
-	}
-	c.watch.Refused(first)
-}
-
-// read reads one key for its head, while the head sleeps.
-func (c *Client) read(key string) {
-	if all, err := c.watch.Look(key); err == nil {
-		heads{c}.Read(all)
-	}
-}
-
-// saw handles what a read showed of one key, and reports whether that has changed. Call it with
-// c.mu held.
-func (c *Client) saw(s *store.Status) (changed bool) {
-	q := c.queues.All[s.Key]
-	if q != nil && q.holder != nil && q.holder.terms.yields && len(s.Waiting("", "")) > 0 {
-		q.holder.heardWaiter()
-	}
-	switch {
-	case q == nil || q.head == nil || q.head.asking:
-		return false
-	case q.holder != nil:
-		q.holder.checkIn(s)
-		return false
-	}
-	last := q.view.Seen
-	q.view.Read(s, c.clock.Now())
-	q.head.poke()
-	return last == nil || !line.SameHolders(last, s)
-}
 
 // besideStill is how long a release may take for which an announcement made beside it is enough.
 const besideStill = 250 * time.Millisecond
@@ -164,13 +43,7 @@ func offer(key string, p store.Place) []store.Notice { return offers(key, []stor
 // freed tells waiters that keys may be free, of which no line is known: this client's, and those
 // of other processes.
 func (c *Client) freed(keys ...string) {
-	c.mu.Lock()
-	for _, key := range keys {
-		if q := c.queues.All[key]; q != nil {
-			q.look()
-		}
-	}
-	c.mu.Unlock()
+	c.queues.Ask(keys)
 	if len(keys) == 0 || !c.watch.Announces() {
 		return
 	}
@@ -237,10 +110,15 @@ func (h *holding) whoWaits() []store.Place {
 	if line := h.waiting(); len(line) > 0 {
 		return line
 	}
-	c := h.client
-	now := c.clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	return h.client.queues.othersOf(h)
+}
+
+// othersOf returns who waited in other processes when this client last released the key, if they
+// probably still do.
+func (qs *queues) othersOf(h *holding) []store.Place {
+	now := qs.clock.Now()
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
 	if h.queue.othersWait(now) {
 		return h.queue.others
 	}
@@ -251,15 +129,6 @@ func (h *holding) whoWaits() []store.Place {
 // waiting.
 func (q *queue) othersWait(now monotonic.Moment) bool {
 	return len(q.others) > 0 && now.Sub(q.othersAt) <= othersFor
-}
-
-// sawLine remembers who waited when h was released, before forget wakes this client's waiters.
-func (c *Client) sawLine(h *holding, e store.Ended) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if q := h.queue; len(e.Line) > 0 || q.others != nil {
-		q.others, q.othersAt = e.Line, c.clock.Now()
-	}
 }
 
 // nowOffered returns the notices after a release: to those whose turn it is, or who look when it
@@ -277,16 +146,6 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 		n = store.Status{Mode: mode, Limit: limit}.OfferedBeside(e.Line, e.Left)
 	}
 	return offers(h.ref.Key, e.Line, n)
-}
-
-// leaveLines gives up all places, because the client shuts down. c.mu is held.
-func (c *Client) leaveLines() {
-	for _, key := range slices.Sorted(maps.Keys(c.queues.All)) {
-		if q := c.queues.All[key]; q.view.Joined {
-			q.view.Joined = false
-			c.places.GiveUp(key, q.view.Place)
-		}
-	}
 }
 
 // removePlace takes a place out of the line that was offered the key and did not take it.
@@ -322,8 +181,6 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 	// These look at once: they would take KindNext for a release.
 	told = append(told, notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
 	c.watch.Announce(told...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.saw(&s)
+	c.queues.Read([]store.Status{s})
 	return nil
 }

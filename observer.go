@@ -186,42 +186,7 @@ func (c *Client) Stats() Stats {
 	if c.commands != nil {
 		s.Commands = c.commands.Commands()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.Now()
-	renewed := now
-	for h := c.held.first; h != nil; h = h.next {
-		held, idle, at := h.lastRenewed(now)
-		switch {
-		case !held:
-			s.Unreleased++
-			continue
-		case idle:
-			s.Idle++
-		default:
-			s.Held++
-		}
-		if !h.terms.noRenewal {
-			renewed = min(renewed, at)
-		}
-	}
-	s.OldestRenewal = now.Sub(renewed)
-	s.Waiters, s.Candidates, s.CleanUps = c.waiting, c.candidates, c.cleaner.Len()
-	for q := range maps.Values(c.queues.All) {
-		if v := &q.view; q.head != nil && !q.head.candidate && v.Joined && v.Seen != nil {
-			s.Ahead = max(s.Ahead, (&HeldError{Status: *v.Seen, Place: v.Place}).Ahead())
-			if v.In {
-				s.InLine++
-			}
-		}
-		for w := q.head; w != nil; w = w.next { // a candidate may stand before others
-			if !w.candidate {
-				s.OldestWait = max(s.OldestWait, now.Sub(w.since))
-				break
-			}
-		}
-	}
-	s.Feed = c.watch.State()
+	c.queues.count(&s)
 	return s
 }
 

@@ -18,32 +18,32 @@ const (
 )
 
 // nextProbe has the next of the heads ask whose claims have failed, in the order of their keys.
-func (c *Client) nextProbe() {
+func (qs *queues) nextProbe() {
 	first, next := "", ""
-	for key, q := range c.queues.All {
+	for key, q := range qs.byKey.All {
 		if q.head == nil || !q.view.Failing() {
 			continue
 		}
 		if first == "" || key < first {
 			first = key
 		}
-		if key > c.probed && (next == "" || key < next) {
+		if key > qs.probed && (next == "" || key < next) {
 			next = key
 		}
 	}
-	if c.probed = cmp.Or(next, first); c.probed != "" {
-		c.queues.All[c.probed].head.poke()
+	if qs.probed = cmp.Or(next, first); qs.probed != "" {
+		qs.byKey.All[qs.probed].head.poke()
 	}
 }
 
 // recovered lets the heads ask whose claims have failed, because the store answers again.
-func (c *Client) recovered(now monotonic.Moment) {
-	if c.probeAt == 0 {
+func (qs *queues) recovered(now monotonic.Moment) {
+	if qs.probeAt == 0 {
 		return
 	}
-	c.probeAt, c.probed = 0, ""
-	for _, key := range slices.Sorted(maps.Keys(c.queues.All)) {
-		if q := c.queues.All[key]; q.head != nil && q.view.Failing() && !q.head.asking {
+	qs.probeAt, qs.probed = 0, ""
+	for _, key := range slices.Sorted(maps.Keys(qs.byKey.All)) {
+		if q := qs.byKey.All[key]; q.head != nil && q.view.Failing() && !q.head.asking {
 			q.view.Recovered(now)
 			q.head.poke()
 			now = now.Add(recoverPause)
@@ -52,12 +52,12 @@ func (c *Client) recovered(now monotonic.Moment) {
 }
 
 // mayProbe returns when the head of a key may ask whose last claim failed.
-func (c *Client) mayProbe(key string, now monotonic.Moment) (at monotonic.Moment) {
-	if at = c.probeAt; c.probed != key {
+func (qs *queues) mayProbe(key string, now monotonic.Moment) (at monotonic.Moment) {
+	if at = qs.probeAt; qs.probed != key {
 		at = at.Add(probeIdle)
 	}
 	if at <= now {
-		c.probed = key
+		qs.probed = key
 	}
 	return at
 }

@@ -162,7 +162,7 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	if !c.prompt {
 		until = c.clock.Now().Add(releaseBound) // for both calls, if two are needed
 	}
-	if w, s := h.successor(); w != nil {
+	if w, s := c.queues.successor(h); w != nil {
 		if done, handled, err := h.handOff(w, s, until); handled {
 			return done, err
 		}
@@ -200,13 +200,13 @@ func (h *holding) released(e store.Ended) (done, sure bool, answer error) {
 		}
 		return false, !unknown, h.withLoss(failed("release", h.ref.Key, err))
 	}
-	h.client.sawLine(h, e)
+	h.client.queues.sawLine(h, e)
 	h.mu.Lock()
 	err = h.answered(err)
 	inDoubt := h.release.inDoubt
 	h.release.settle(err)
 	h.mu.Unlock()
-	h.forget()
+	h.client.queues.forget(h)
 	return true, !inDoubt, err
 }
 
@@ -247,26 +247,7 @@ func (h *holding) settle(err error) {
 	h.mu.Lock()
 	h.release.settle(err)
 	h.mu.Unlock()
-	h.forget()
-}
-
-// forget takes a settled holding out of its client.
-func (h *holding) forget() {
-	c := h.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	listed := c.held.remove(h)
-	if listed && h.listens {
-		c.watch.Leave()
-	}
-	switch q := h.queue; {
-	case q.holder == h:
-		q.holder, q.streak = nil, streak{}
-		q.look()
-	case listed && h.terms.shares():
-		q.sharers--
-		q.look()
-	}
+	h.client.queues.forget(h)
 }
 
 // afterLoss plans when a lost lease is given back. Its holder first has one margin to stop, as

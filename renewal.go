@@ -139,7 +139,7 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	under := h.member.under
 	h.mu.Unlock()
 	if free {
-		h.freeIdle()
+		h.client.queues.freeIdle(h)
 	}
 	switch cause := verdict(answer.Err); {
 	case cause != nil:
@@ -174,7 +174,7 @@ func (h *holding) shown(l *Lease) any {
 func (h *holding) seldomRenewed() bool { return h.terms.noRenewal || h.terms.ttl/3 > time.Minute }
 
 // checkIn renews the holding if a read does not show it. Only a renewal says for certain that
-// it is gone, and so ends it. Client.mu is held.
+// it is gone, and so ends it. The queues are locked.
 func (h *holding) checkIn(s *store.Status) {
 	shown := slices.ContainsFunc(s.Holders, func(in store.Holder) bool { return in.ID == h.ref.ID })
 	if !shown && h.seldomRenewed() {

@@ -56,7 +56,7 @@ func (all *sessions) join() *session {
 	c := all.client
 	all.mu.Lock()
 	s := all.current
-	begin := s == nil && !all.beginning && !all.closed && !c.drained.Load() && c.clock.Now() >= all.beginAt
+	begin := s == nil && !all.beginning && !all.closed && !c.queues.drained.Load() && c.clock.Now() >= all.beginAt
 	all.beginning = all.beginning || begin
 	all.mu.Unlock()
 	if begin && !c.background.Go(all.begin) {
@@ -189,7 +189,7 @@ func (s *session) outcome(err error) Outcome {
 // needed reports whether a holding needs the session. One that asked for it while it was being
 // begun joins it with its next renewal, which is due when the session's first is.
 func (s *session) needed() bool {
-	for _, h := range s.of.client.unsettled() {
+	for _, h := range s.of.client.queues.unsettled() {
 		h.mu.Lock()
 		needs := h.member.needs(s)
 		h.mu.Unlock()
@@ -246,7 +246,7 @@ func (s *session) finish(cause error) (tell func()) {
 	s.of.mu.Unlock()
 	c.keeper.Remove(s)
 	var told []func()
-	for _, h := range c.unsettled() {
+	for _, h := range c.queues.unsettled() {
 		if f := h.afterSession(s); f != nil {
 			told = append(told, f)
 		}
@@ -335,7 +335,7 @@ func (all *sessions) broken(reasons map[string]string) (tell []func()) {
 	if len(reasons) == 0 {
 		return nil
 	}
-	for _, h := range all.client.unsettled() {
+	for _, h := range all.client.queues.unsettled() {
 		if reason, is := reasons[h.ref.ID]; is {
 			tell = append(tell, func() { h.end(fmt.Errorf("%w: %s", ErrBroken, reason)) })
 		}

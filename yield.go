@@ -24,9 +24,14 @@ func (t *terms) checkYielding() error {
 // Otherwise a renewal shows that it waits, within a third of the TTL, unless a session keeps the
 // lease. A refused TryAcquire does not wait.
 func (l *Lease) Wanted() <-chan struct{} {
-	h, c := l.holding, l.holding.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	return l.holding.client.queues.wanted(l)
+}
+
+// wanted makes the channel that Wanted returns.
+func (qs *queues) wanted(l *Lease) <-chan struct{} {
+	h := l.holding
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.wanted == nil {
@@ -50,7 +55,7 @@ func (l *Lease) tellWanted() {
 	}
 }
 
-// tellLease tells the lease in the holding that a caller of this client waits. Client.mu is held.
+// tellLease tells the lease in the holding that a caller of this client waits. The queues are locked.
 func (h *holding) tellLease() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
