@@ -22,7 +22,7 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 var contract = []string{
 	"Acquire", "Renew", "Release", "Leave", "Transfer", "Undo", "Break", "Look", "List",
 	"AnswersAtOnce", "Notify", "Watch", "AcquireMany",
-	"BeginSession", "RenewSession", "EndSession", "Sweep",
+	"BeginSession", "RenewSession", "EndSession", "Sweep", "SetLimit",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {

@@ -82,6 +82,29 @@ func ExampleWeight() {
 	// 5 of 20 taken: <nil>
 }
 
+// While the mail server is in trouble, one connection has to do.
+func ExampleClient_SetLimit() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	send := func() error {
+		_, err := client.TryAcquire(ctx, "smtp", mongolock.OneOf(2))
+		return err
+	}
+	fmt.Println(client.SetLimit(ctx, "smtp", 1))
+	fmt.Println(send())
+	fmt.Println(errors.Is(send(), mongolock.ErrHeld))
+	fmt.Println(client.SetLimit(ctx, "smtp", 0)) // OneOf(2) counts again
+	fmt.Println(send())
+	// Output:
+	// <nil>
+	// <nil>
+	// true
+	// <nil>
+	// <nil>
+}
+
 // The mail server allows two connections, from any number of processes.
 func ExampleOneOf() {
 	ctx := context.Background()

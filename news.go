@@ -138,12 +138,12 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	if e.Err != nil || len(e.Line) == 0 {
 		return nil
 	}
-	n := store.Status{}.Offered(e.Line)
+	n := store.Status{Set: e.Set}.Offered(e.Line)
 	if h.keep() > 0 {
 		return notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
 	if e.Left > 0 {
-		n = store.Status{Mode: mode, Limit: limit}.OfferedBeside(e.Line, e.Left)
+		n = store.Status{Mode: mode, Limit: limit, Set: e.Set}.OfferedBeside(e.Line, e.Left)
 	}
 	return offers(h.ref.Key, e.Line, n)
 }

@@ -6,8 +6,8 @@
 // A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
 // to the engine. Package storetest proves an implementation, and package memstore is the reference.
 // Some capabilities are optional: a store that is also a [Feed] tells waiters that a key is free, and
-// one that is a [BulkAcquirer], a [Sessions] or [Prompt] saves commands. A wrapper's feed is found by its
-// method Unwrap() store.Store.
+// one that is a [BulkAcquirer], a [Sessions] or [Prompt] saves commands, and a [LimitSetter] keeps the
+// number of permits. A wrapper's feed is found by its method Unwrap() store.Store.
 //
 // This package uses three terms. The record of a key is the data that a store keeps under it. Its
 // line has the places of those who wait (Claim.Place), first come, first served. A writer claims

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -154,11 +155,11 @@ func (s Status) Stale(w Waiter) bool {
 	return !w.Seen.Add(most).After(s.Now)
 }
 
-// Waiting returns the places that count, in their order: without those that are stale, and
-// without passed. own, which may be empty, is never stale.
+// Waiting returns the places that count, in their order: without those that are stale, those that
+// want more permits than are set, and passed. own, which may be empty, counts always.
 func (s Status) Waiting(own, passed Place) (line []Place) {
 	for _, w := range s.Line {
-		if w.Place == own || w.Place != passed && !s.Stale(w) {
+		if w.Place == own || w.Place != passed && !s.Stale(w) && (s.Set == 0 || w.Place.Weight() <= s.Set) {
 			line = append(line, w.Place)
 		}
 	}
@@ -186,7 +187,7 @@ func (s Status) OfferedBeside(line []Place, taken int) (n int) {
 	for _, p := range line {
 		m, l := p.Mode()
 		taken += p.Weight()
-		if m != mode || l != limit || mode == Permits && taken > limit {
+		if m != mode || l != limit || mode == Permits && taken > cmp.Or(s.Set, limit) {
 			break
 		}
 		n++

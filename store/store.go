@@ -147,6 +147,7 @@ type Status struct {
 	Holders []Holder // expired ones included; ordered by Since, then ID
 	Line    []Waiter // those who wait, in their order, stale ones included
 	Now     time.Time
+	Set     int // if not 0, how many permits the key has, whatever Limit says: see LimitSetter
 }
 
 // LogValue shows the status in a log, without the holders' IDs.
@@ -205,6 +206,7 @@ type Ending struct {
 type Ended struct {
 	Line []Place // who waits, in order, without places that are stale
 	Left int     // how many permits, or holders in other modes, are left that have not run out, by their dates
+	Set  int     // as in Status, if waiters want permits and the store saw it
 	Err  error
 }
 

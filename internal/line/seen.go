@@ -142,7 +142,7 @@ func (v *View) opens(s *store.Status) time.Duration {
 	first := s.Waiting(v.Place, "")[0]
 	holders := slices.DeleteFunc(slices.Clone(s.Holders), func(h store.Holder) bool { return !s.Live(h) })
 	slices.SortFunc(holders, func(a, b store.Holder) int { return cmp.Compare(s.LeftOf(a), s.LeftOf(b)) })
-	free := s.Limit - s.Taken()
+	free := cmp.Or(s.Set, s.Limit) - s.Taken()
 	for _, h := range holders {
 		if free += max(1, h.Weight); free >= first.Weight() {
 			return s.LeftOf(h)
@@ -159,11 +159,11 @@ func Open(s *store.Status, c *store.Claim) bool {
 	}
 	switch {
 	case s.Free():
-		return true
+		return c.Mode != store.Permits || c.Weight <= cmp.Or(s.Set, c.Limit)
 	case c.Mode == store.Exclusive || s.Mode == store.Exclusive:
 		return false
 	case s.Mode != c.Mode || s.Limit != c.Limit:
 		return true // the claim's refusal then says what does not match
 	}
-	return s.Mode == store.Shared || s.Taken()+max(1, c.Weight) <= s.Limit
+	return s.Mode == store.Shared || s.Taken()+max(1, c.Weight) <= cmp.Or(s.Set, s.Limit)
 }

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ type record struct {
 	Mode      store.Mode   `json:"mode"`
 	Limit     int          `json:"limit"`
 	Holders   []fileHolder `json:"holders"`
+	Set       int          `json:"set,omitempty"` // how many permits there are; 0: Limit says it
 
 	Line []store.Waiter `json:"line,omitempty"`
 }
@@ -80,7 +82,8 @@ func (r *record) refuse(now time.Time, c store.Claim) (change, error) {
 		return r.leave(c.Place, false), &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
 	case r.holder(c.ID) != nil: // a copy of the claim came before: it does not wait for itself
 		return leave, &store.HeldError{Status: r.status(now)}
-	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > r.Limit),
+	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > cmp.Or(r.Set, r.Limit)),
+		c.Mode == store.Permits && r.Set > 0 && c.Weight > r.Set,
 		len(r.Line) > 0 && !r.status(now).Turn(&c):
 		what := leave
 		place := r.join(now, c)
@@ -106,15 +109,15 @@ func (r *record) add(now time.Time, c store.Claim) {
 	})
 }
 
-// drop removes a holder, and the record if nobody waits.
+// drop removes a holder, and the record if nothing is left in it.
 func (r *record) drop(id string) change {
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
 	return r.tidy()
 }
 
-// tidy keeps a record that has holders or a line.
+// tidy keeps a record that has holders, a line, or a number of permits that was set.
 func (r *record) tidy() change {
-	if len(r.Holders) > 0 || len(r.Line) > 0 {
+	if len(r.Holders) > 0 || len(r.Line) > 0 || r.Set > 0 {
 		return write
 	}
 	return remove
@@ -129,7 +132,7 @@ func later(a, b time.Time) time.Time {
 
 // status returns the record as Look and List show it.
 func (r *record) status(now time.Time) store.Status {
-	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line)}
+	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line), Set: r.Set}
 	if len(r.Holders) == 0 {
 		return s
 	}

@@ -34,6 +34,7 @@ type Store struct {
 	spare   *record // the empty record of the key released last; it stays in records until it is used again
 	spared  string  // that key
 	undone  undone
+	limits  map[string]int // that were set
 
 	sessions map[string]*session
 
@@ -93,15 +94,18 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	}
 	rec := s.records[c.Key]
 	now := s.clock()
+	free := false
 	switch {
 	case rec == nil:
-		rec = s.blank(c.Key)
+		rec, free = s.blank(c.Key), true
 	case rec == s.spare:
-		s.spare = nil
+		s.spare, free = nil, true
 	case rec.foreign:
 		return store.Grant{}, rec.foreignError(c.Key)
-	default:
+	}
+	if rec.set = s.limits[c.Key]; !free || rec.set > 0 {
 		if err := rec.refuse(now, &c); err != nil {
+			s.tidy(c.Key, rec)
 			return store.Grant{}, err
 		}
 		rec.bury(now)
@@ -151,7 +155,7 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			answers[i].Left = rec.live(s.clock())
 		}
 		if len(rec.line) > 0 {
-			answers[i].Line = rec.seen(e.Key, s.clock()).Waiting("", "")
+			answers[i].Line, answers[i].Set = rec.seen(e.Key, s.clock()).Waiting("", ""), rec.set
 		}
 	}
 	return answers
@@ -166,12 +170,12 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 	defer s.mu.Unlock()
 	rec, now := s.records[key], s.clock()
 	if rec == nil || rec.foreign {
-		return store.Status{Key: key, Now: now}, rec.foreignError(key)
+		return s.status(key, now), rec.foreignError(key)
 	}
 	if i := rec.place(p); i == 0 || i > 0 && !silent {
 		rec.line = slices.Delete(rec.line, i, i+1)
 	}
-	status := rec.status(key, now)
+	status := s.status(key, now)
 	s.tidy(key, rec)
 	return status, nil
 }

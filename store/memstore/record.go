@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ type record struct {
 	limit   int
 	holders []holder
 	line    []store.Waiter
+	set     int // as Store.limits has it
 
 	foreign bool
 	content any // of a foreign record
@@ -77,7 +79,8 @@ func (r *record) refuse(now time.Time, c *store.Claim) error {
 		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: *c}
 	case r.index(c.ID) >= 0: // a copy of the claim came before: it does not wait for itself
 		return &store.HeldError{Status: r.status(c.Key, now)}
-	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > r.limit),
+	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > cmp.Or(r.set, r.limit)),
+		c.Mode == store.Permits && r.set > 0 && c.Weight > r.set,
 		len(r.line) > 0 && !r.seen(c.Key, now).Turn(c):
 		place := r.join(now, c)
 		return &store.HeldError{Status: r.status(c.Key, now), Place: place}
@@ -119,7 +122,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	if r == nil || r.foreign {
 		return store.Status{Key: key, Now: now}
 	}
-	s := store.Status{Key: key, Now: now, Line: r.line}
+	s := store.Status{Key: key, Now: now, Line: r.line, Set: r.set}
 	if len(r.holders) == 0 {
 		return s
 	}

@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 func (s *Store) claim(begun *mongolease.Claim) *claim {
 	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
 		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
-		return removed.Record.Status(begun.Key, s.base.Present()), err
+		return s.besides(ctx, begun.Key, removed).Record.Status(begun.Key, s.base.Present()), err
 	}
 	return &claim{Claim: begun}
 }
@@ -88,6 +88,9 @@ func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 
 // contest takes a key over if no holder is live any more, and it is the claim's turn.
 func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant, error) {
+	if err := s.seeing(ctx, c.Key, &image); err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
+	}
 	still, out, err := s.steps.Contest(ctx, c.Claim, image)
 	if err != nil {
 		return store.Grant{}, err
@@ -99,6 +102,9 @@ func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant
 	c.Attempt.Answered(taken.Reply, true) // lost to a quicker claim
 	if image, err = s.obstacle(ctx, c); err != nil {
 		return store.Grant{}, err
+	}
+	if err := s.seeing(ctx, c.Key, &image); err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
 	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
 }

@@ -32,6 +32,8 @@ const (
 
 	sentHello = "hello: 1"
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
+
+	sentFindWithLimit = "find filter: {_id: {$in: [k, {limit: k}]}} readConcern: {level: local}"
 )
 
 // sentNew is the holder that a claim writes.
@@ -226,13 +228,15 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 
 	_, err = f.store.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
-	f.expect("a look", nil, sentFind)
+	f.expect("a look", nil, "find batchSize: 3 filter: {_id: {$in: [k, {limit: k}]}} readConcern: {level: local}")
 	_, err = f.store.Look(f.ctx(), []string{"k", "j", "k"})
 	require.NoError(t, err)
-	f.expect("a look at several keys", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
+	f.expect("a look at several keys", nil, "find batchSize: 5 filter: {_id: {$in: [j, k, {limit: k}, {limit: j}]}} readConcern: {level: local}")
 	for range f.store.List(f.ctx(), "a.") {
 	}
-	f.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
+	f.expect("a list", nil,
+		"find batchSize: 501 filter: {_id: {$gte: {limit: a.}, $lt: {limit: a/}}, mongolock: 1, kind: limit} sort: {_id: 1} readConcern: {level: local}",
+		"find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
 }
 
 // A free pair takes two commands, and so does the claim of one who begins to wait. From then on

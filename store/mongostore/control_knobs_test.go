@@ -111,7 +111,7 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 	switches := map[string]*bool{
 		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "GrantOutOfTurn": &knob.GrantOutOfTurn,
 		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "LastDeletesHeld": &knob.LastDeletesHeld, "UndoDeletes": &knob.UndoDeletes,
-		"PruneBlindly": &knob.PruneBlindly,
+		"PruneBlindly": &knob.PruneBlindly, "LimitIgnored": &knob.LimitIgnored, "LimitNotTold": &knob.LimitNotTold,
 	}
 	for _, race := range shareRaces {
 		t.Run(race.name, func(t *testing.T) {

@@ -52,6 +52,9 @@ type record struct {
 	expireAt time.Time
 	sessions []string // the sessions that its holders are or were under, if they share it
 	session  string   // the session that its holder is under, if it is exclusive
+
+	set      int // how many permits the key has, as another document says; 0: none does
+	knowsSet bool
 }
 
 // readRecord reads a document of any shape, in one pass.
@@ -192,7 +195,9 @@ func (r record) Foreign() error {
 }
 
 func (r record) Status(key string, now time.Time) store.Status {
-	return r.Seen(key, r.mode, r.limit, now)
+	status := r.Seen(key, r.mode, r.limit, now)
+	status.Set = r.set
+	return status
 }
 
 // ours returns the filter of this library's document under a key. It names the mark: without

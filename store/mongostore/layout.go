@@ -27,6 +27,10 @@ func (l layout) Holds(id string) []bson.E {
 
 func (layout) Read(document bson.Raw) record { return readRecord(document) }
 
+// Beside reports whether FindMany reads how many permits the key has: when people or waiters look at
+// it, and when permits are released.
+func (layout) Beside(r store.Ref) bool { return r.Mode == "" || r.Mode == store.Permits }
+
 func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
 	keys := make([]string, len(refs))
 	for i, r := range refs {
@@ -34,13 +38,28 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 	}
 	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
 	found := make(map[string]reply, len(distinct))
-	err := l.base.FindAll(ctx, coll, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}}, len(distinct), func(document bson.Raw) {
+	ids, limits := bson.A{}, map[string]limitRecord{}
+	for _, key := range distinct {
+		ids = append(ids, key)
+	}
+	for _, r := range refs {
+		if _, asked := limits[r.Key]; !asked && l.Beside(r) {
+			ids, limits[r.Key] = append(ids, limitName(r.Key).Value), limitRecord{}
+		}
+	}
+	err := l.base.FindAll(ctx, coll, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, len(ids), func(document bson.Raw) {
+		if key, is := limitOf(document); is {
+			limits[key] = readLimit(document)
+			return
+		}
 		r := readRecord(document)
 		found[r.key] = reply{Reply: mongobase.Reply{Image: document}, Record: r}
 	})
 	images := make([]reply, len(refs))
 	for i, key := range keys {
-		images[i] = found[key]
+		if images[i] = found[key]; l.Beside(refs[i]) {
+			images[i].Record = images[i].Record.with(limits[key])
+		}
 	}
 	return images, err
 }

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -23,7 +24,43 @@ const listBatch = 500
 
 // List reads the keys that begin with prefix in the order of _id, which for strings is the
 // order of their bytes.
+//
+// Another find before it reads the numbers of permits that were set.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		limits, err := s.limits(mongobase.Bare(ctx), prefix)
+		if err != nil {
+			yield(store.Status{}, mongoerr.NotApplied(err))
+			return
+		}
+		before := func(key string, all bool) bool { // yields the keys that have nothing but a number
+			for ; len(limits) > 0 && (all || limits[0].key < key); limits = limits[1:] {
+				if !yield(record{set: limits[0].n}.Status(limits[0].key, s.base.Present()), nil) {
+					return false
+				}
+			}
+			return true
+		}
+		for status, err := range s.list(ctx, prefix) {
+			if err != nil {
+				yield(status, err)
+				return
+			}
+			if !before(status.Key, false) {
+				return
+			}
+			if len(limits) > 0 && limits[0].key == status.Key {
+				status.Set, limits = limits[0].n, limits[1:]
+			}
+			if !yield(status, nil) {
+				return
+			}
+		}
+		before("", true)
+	}
+}
+
+func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return s.steps.List(ctx, prefix, func(ctx context.Context) (*mongobase.Cursor, error) {
 		return s.base.FindMany(ctx, s.base.Soft,
 			bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldMark, Value: shape}},

@@ -107,6 +107,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 		return rev
 	}
 	s.steps.Sessions, s.steps.Enter, s.steps.KeptBy = &s.sessions, enter, keptBy
+	s.steps.Beside = layout{}.Beside
 	s.sessions.steps.Base, s.sessions.steps.Shape, s.sessions.steps.Feed = s.base, sessionLayout{&s.sessions}, s
 	s.base.LogTo(conf.logger)
 	return s

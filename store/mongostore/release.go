@@ -30,7 +30,8 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 		case stays:
 			return s.releaseLater(ctx, e.Ref, t, coll)
 		}
-		return s.releaseNow(ctx, e, coll)
+		image, err := s.releaseNow(ctx, e, coll)
+		return s.besides(ctx, e.Key, image), err
 	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })}
 }
 

@@ -325,5 +325,5 @@ func TestAListReadsTheSessionsOfABatchTogether(t *testing.T) {
 			finds++
 		}
 	}
-	assert.Equal(t, 2, finds, "one for the keys and one for their sessions")
+	assert.Equal(t, 3, finds, "one for the keys, one for their sessions, and one for numbers of permits")
 }

@@ -101,6 +101,66 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	assert.True(t, f.absent("k"), "the document is there")
 }
 
+// A claim of permits reads by the same find how many were set. One of several of a free key looks first.
+func TestEachStepOfALimitSendsWhatTheProtocolSays(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	f.acquire(f.store, exclusiveClaim("warm", time.Second))
+	f.tap.Take()
+	const sentNumber = "find filter: {_id: {limit: k}} limit: 1 singleBatch: true readConcern: {level: local}"
+	moved := "findAndModify new: true query: {_id: k, mongolock: 1, $and: [{$or: [{mode: permits}, {holders: {}}]}]} update: {$inc: {rev: 1}, $currentDate: {at: true}} " + sentDurably
+	set := func(n int, sent ...string) {
+		t.Helper()
+		_, err := f.store.SetLimit(f.ctx(), "k", n)
+		require.NoError(t, err)
+		f.expect("a limit", nil, append([]string{sentFindWithLimit}, append(sent, moved)...)...)
+	}
+	ofLimit := "findAndModify new: true query: {_id: {limit: k}, mongolock: 1, kind: limit, rev: REV} update: "
+	set(2, ofLimit+"{$set: {limit: 2}, $unset: {expireAt: }, $currentDate: {at: true}} upsert: true "+sentDurably)
+	set(3, ofLimit+"{$set: {limit: 3, rev: REV}, $unset: {expireAt: }, $currentDate: {at: true}} "+sentDurably)
+
+	one, two, heavy := permitClaim("k", 4, 30*time.Second), permitClaim("k", 4, 30*time.Second), permitClaim("k", 4, 30*time.Second)
+	heavy.Weight, heavy.Place = 3, store.NewPlace(store.Permits, 4, "here").Weighing(3)
+	names := []string{one.ID, two.ID, heavy.ID, string(heavy.Place)}
+	f.acquire(f.store, one)
+	f.expect("the first permit", names, sentInsert("permits, limit: 4", "ID"))
+	f.acquire(f.store, two)
+	f.expect("the second permit", names, sentInsert("permits, limit: 4", "ID2"), sentFindWithLimit, sentJoin("ID2"))
+	assert.Equal(t, 3, f.held(f.store, heavy).Set)
+	f.expect("one of several", names, sentFindWithLimit, sentWait("ID4"), sentNumber)
+	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: two.Ref}})[0]
+	assert.Equal(t, store.Ended{Line: []store.Place{heavy.Place}, Left: 1, Set: 3}, ended)
+	f.expect("a leave, for one in line", names, strings.Replace(sentLeave("ID2", sentSoftly), "shared", "permits", 1), sentNumber)
+	set(0, ofLimit+"{$set: {limit: 0, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentDurably)
+}
+
+// TestALateCopyOfANumberChangesNothing: each names the one that it replaces.
+func TestALateCopyOfANumberChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	set := func(n int) {
+		t.Helper()
+		_, err := f.store.SetLimit(f.ctx(), "k", n)
+		require.NoError(t, err)
+	}
+	for _, before := range []int{0, 2} { // of a key that had none, and of one that had
+		_, l, err := f.store.findWithLimit(f.ctx(), "k")
+		require.NoError(t, err)
+		require.Equal(t, before, l.n)
+		set(5)
+		for _, n := range []int{3, 0, 2} {
+			set(n)
+			applied, err := f.store.writeLimit(f.ctx(), "k", 5, l)
+			require.NoError(t, err)
+			assert.False(t, applied, "a late copy")
+			status, err := f.store.Look(f.ctx(), []string{"k"})
+			require.NoError(t, err)
+			assert.Equal(t, n, status[0].Set)
+		}
+	}
+}
+
 func (f *fixture) release(r store.Ref) {
 	f.t.Helper()
 	err := released(f.ctx(), f.store, r, 0)
@@ -166,6 +226,33 @@ var shareRaces = []struct {
 			f.acquire(f.store, sharedClaim("k", 5*time.Second))
 			if h, ok := f.document("k").Holder(stays.ID); !did() || !ok || time.Until(h.ExpireAt) < 30*time.Second {
 				return "a renewal was taken back by a join"
+			}
+			return ""
+		},
+	},
+	{
+		"a permit is granted by the number that was set", "LimitIgnored",
+		func(f *fixture, _ *testserver.Line) string {
+			_, err := f.store.SetLimit(f.ctx(), "k", 1)
+			require.NoError(f.t, err)
+			f.acquire(f.store, permitClaim("k", 4, time.Minute))
+			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 4, time.Minute)); err == nil {
+				return "two hold one permit"
+			}
+			return ""
+		},
+	},
+	{
+		"a join that has read another number misses", "LimitNotTold",
+		func(f *fixture, line *testserver.Line) string {
+			f.acquire(f.store, permitClaim("k", 4, time.Minute))
+			other := f.another()
+			did := meanwhile(line, isJoin, func() {
+				_, err := other.SetLimit(f.ctx(), "k", 1)
+				assert.NoError(f.t, err)
+			})
+			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 4, time.Minute)); !did() || err == nil {
+				return "two hold one permit"
 			}
 			return ""
 		},

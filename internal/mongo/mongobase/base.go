@@ -212,6 +212,23 @@ func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[o
 	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
 
+// FindFew reads the few documents that a filter matches, hands them out one by one, and times the
+// command.
+func (b *Base) FindFew(ctx context.Context, filter bson.D, each func(bson.Raw)) (Reply, error) {
+	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) {
+		cursor, err := coll.Find(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		var all []bson.Raw
+		err = cursor.All(ctx, &all)
+		for _, document := range all {
+			each(document)
+		}
+		return nil, err
+	})
+}
+
 // send runs a command on a collection and times it.
 func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
 	if coll == b.Durable && b.noJ.Load() {

@@ -34,7 +34,8 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 // EndedAs answers a release by the record that it left.
 func EndedAs[R Record](left R) store.Ended {
 	at, _ := left.Drawn()
-	e := store.Ended{Line: left.Status("", at).Waiting("", "")}
+	seen := left.Status("", at)
+	e := store.Ended{Line: seen.Waiting("", ""), Set: seen.Set}
 	for _, m := range left.Marks() {
 		if m.ExpireAt.After(at) {
 			h, _ := left.Holder(m.ID)

@@ -58,6 +58,7 @@ const (
 	Last     Step = "last" // a document that nobody holds, and nobody waits for, is deleted
 	Undo     Step = "undo"
 	Break    Step = "break"
+	Limit    Step = "limit" // the number of permits was set
 
 	// The steps of a session.
 	Begin Step = "begin"
@@ -116,6 +117,9 @@ type Steps[R Record, X any] struct {
 	}
 	Enter  func(r store.Renewal, update bson.D) bson.D
 	KeptBy func(r store.Ref) string
+
+	// Beside reports whether FindMany of the shape reads more than the document of r; nil: never.
+	Beside func(r store.Ref) bool
 
 	// Remembers returns what the store remembers of a grant.
 	Remembers func(c *Claim, image Image[R], t Tenure) X

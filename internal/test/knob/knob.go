@@ -41,6 +41,10 @@ var (
 	LineIgnored bool
 	// WeightIgnored grants permits as if each claim took one.
 	WeightIgnored bool
+	// LimitIgnored grants permits as if no number of them was set.
+	LimitIgnored bool
+	// LimitNotTold lets claims join a key although its number of permits was set since they read it.
+	LimitNotTold bool
 	// GrantOutOfTurn grants a key to a claim whose turn it was when it looked, without comparing who is in line.
 	GrantOutOfTurn bool
 	// StalePassedBlindly passes a place that was stale, although its waiter was seen there since.
