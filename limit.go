@@ -51,8 +51,6 @@ func (c *Client) SetLimit(ctx context.Context, key string, n int) error {
 		return nil
 	}
 	c.tellOf(&status)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.saw(&status)
+	c.queues.Read([]Status{status})
 	return nil
 }
