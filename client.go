@@ -115,7 +115,7 @@ func newClient(s store.Store, conf config) *Client {
 	if conf.session {
 		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
 	}
-	c.keeper = newKeeper(c)
+	c.keeper = keeper.New(keeper.Host{Clock: &c.clock, Tasks: c.background, Send: c.sendRenewals})
 	c.returner.client = c
 	qs := &c.queues
 	qs.clock, qs.tasks, qs.draining = &c.clock, c.background, make(chan struct{})

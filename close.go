@@ -56,7 +56,12 @@ func (c *Client) shut() error {
 	}
 	c.watch.End() // nobody waits any more, and a store may take a moment to end its feed
 	if grace > 0 {
-		c.letHoldersStop(grace)
+		timer := time.NewTimer(grace)
+		select {
+		case <-c.queues.noLeases():
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
 	giveUp := time.AfterFunc(releaseBound, c.background.Cut)
 	defer giveUp.Stop()
@@ -88,16 +93,6 @@ func (c *Client) leftBehind(all []*holding) error {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", ref.Key, ErrOutcomeUnknown))
 	}
 	return errors.Join(errs...)
-}
-
-// letHoldersStop waits for the margin, or until every lease has been given back.
-func (c *Client) letHoldersStop(margin time.Duration) {
-	timer := time.NewTimer(margin)
-	defer timer.Stop()
-	select {
-	case <-c.queues.noLeases():
-	case <-timer.C:
-	}
 }
 
 // untilGiveBack returns how long Close must wait before it gives the lease back.

@@ -357,7 +357,12 @@ func (all Leases) Release() error {
 		}
 	}
 	giveBackAll(left.holdings())
-	return all.results()
+	var errs []error
+	for _, l := range all {
+		_, err := l.result()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (all Leases) holdings() []*holding {
@@ -366,14 +371,4 @@ func (all Leases) holdings() []*holding {
 		hs[i] = l.holding
 	}
 	return hs
-}
-
-// results joins what Release of each lease returns.
-func (all Leases) results() error {
-	var errs []error
-	for _, l := range all {
-		_, err := l.result()
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }

@@ -13,12 +13,8 @@ import (
 // besideStill is how long a release may take for which an announcement made beside it is enough.
 const besideStill = 250 * time.Millisecond
 
-// tell says whose turn it is, after a change of a key: to those places of the line to whom it is
+// offers says whose turn it is, after a change of a key: to those places of the line to whom it is
 // offered, n of them, and to the one behind.
-func (c *Client) tell(key string, line []store.Place, n int) {
-	c.watch.Announce(offers(key, line, n)...)
-}
-
 func offers(key string, line []store.Place, n int) (all []store.Notice) {
 	all = notices(store.KindOffered, key, line[:n])
 	if n > 0 && n < len(line) {
@@ -60,7 +56,7 @@ func (c *Client) freed(keys ...string) {
 // tellOf tells those whose turn it is by a status.
 func (c *Client) tellOf(s *store.Status) {
 	waiting := s.Waiting("", "")
-	c.tell(s.Key, waiting, s.Offered(waiting))
+	c.watch.Announce(offers(s.Key, waiting, s.Offered(waiting))...)
 }
 
 // announceBeside announces a release while the command that frees the key is under way, if others

@@ -13,13 +13,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// newKeeper makes what renews the client's holdings and its session.
-func newKeeper(c *Client) *keeper.Keeper {
-	return keeper.New(keeper.Host{
-		Clock: &c.clock, Tasks: c.background, Send: c.sendRenewals,
-	})
-}
-
 // sendRenewals sends one renewal for all of batch. The calls that told makes come after the
 // items have taken in the answers.
 func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit time.Duration) (answers []store.Renewed, told func()) {
