@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -60,13 +61,14 @@ type keyView struct {
 	Mode    store.Mode   `json:"mode,omitempty"`
 	Limit   int          `json:"limit,omitempty"`
 	Taken   int          `json:"taken,omitempty"` // how many of the permits
+	Set     int          `json:"set,omitempty"`   // how many permits there are, if that was set
 	Holders []holderView `json:"holders"`
 	Line    []waiterView `json:"line"` // who waits, in their order
 	Now     time.Time    `json:"now"`  // the server's clock
 }
 
 func viewOf(s mongolock.Status) keyView {
-	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Limit: s.Limit, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
+	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Limit: s.Limit, Set: s.Set, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
 	if s.Mode == store.Permits {
 		v.Taken = s.Taken()
 	}
@@ -102,7 +104,7 @@ func severalOf(weight int) int {
 // held says how a key is held.
 func (v keyView) held() string {
 	if v.Mode == store.Permits {
-		return fmt.Sprintf("%d of %d permits taken", v.Taken, v.Limit)
+		return fmt.Sprintf("%d of %d permits taken", v.Taken, cmp.Or(v.Set, v.Limit))
 	}
 	return string(v.Mode)
 }
@@ -133,6 +135,9 @@ func (v keyView) rows(all bool) (rows [][]cell) {
 	}
 	if len(rows) == 0 && v.awaited() > 0 {
 		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, {v.next(), green}, {v.waiters(), yellow}, {}})
+	}
+	if v.Set > 0 && len(rows) == 0 {
+		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, {ofPermits(v.Set), plain}, {}, {}})
 	}
 	return rows
 }
@@ -231,7 +236,7 @@ func (a *app) missing(ctx context.Context, coll *mongo.Collection) bool {
 }
 
 func (c *lsCmd) one(p *printer, v keyView) error {
-	if v.Free && v.awaited() == 0 && !c.All {
+	if v.Free && v.awaited() == 0 && v.Set == 0 && !c.All {
 		return nil
 	}
 	if p.asJSON {
@@ -274,6 +279,9 @@ func (c *showCmd) Run(a *app) error {
 			state = cell{"held, " + v.held(), yellow}
 		}
 		rows := [][]cell{{{"key", dim}, {shown(v.Key), bold}}, {{"state", dim}, state}}
+		if v.Set > 0 {
+			rows = append(rows, []cell{{"limit", dim}, {ofPermits(v.Set), plain}})
+		}
 		for _, h := range v.Holders {
 			left, tone := v.stateOf(h)
 			rows = append(rows,

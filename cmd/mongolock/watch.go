@@ -137,6 +137,9 @@ func changesOf(key string, before, now mongolock.Status, at time.Time) []change 
 			add("broken", h, h.Broken)
 		}
 	}
+	if before.Set != now.Set {
+		add("limit", mongolock.Holder{}, ofPermits(now.Set))
+	}
 	return append(all, newWaiters(before, now, at)...)
 }
 
