@@ -143,6 +143,14 @@ func (r *returner) many(leases []*holding, bound time.Duration) {
 			mine, batch = append(mine, h), append(batch, h.ending())
 		}
 	}
+	defer func() {
+		for _, other := range others {
+			<-other
+		}
+	}()
+	if len(mine) == 0 {
+		return
+	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
 	ctx, cancel := c.background.Within(values, bound)
 	c.calls.Add(observe.Release)
@@ -170,9 +178,6 @@ func (r *returner) many(leases []*holding, bound time.Duration) {
 	end(Outcome{Err: errors.Join(errs...), Count: len(mine)})
 	if len(failed) > 0 {
 		c.background.Go(func() { r.repeat(failed) })
-	}
-	for _, other := range others {
-		<-other
 	}
 }
 

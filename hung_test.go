@@ -1,0 +1,127 @@
+package mongolock_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A hungStore is a hostileStore with claims of many keys. While it hangs, no call is answered or
+// applied, and its feed is silent.
+type hungStore struct {
+	*hostileStore
+	hung atomic.Bool
+}
+
+func newHungStore() *hungStore {
+	s := &hungStore{hostileStore: newHostile(memstore.New())}
+	s.set(func(ctx context.Context, _, _ string, do func()) error {
+		if s.hung.Load() {
+			return untilDone(ctx)
+		}
+		do()
+		return nil
+	})
+	s.heard = func(store.Notice) (bool, time.Duration, int) { return s.hung.Load(), 0, 1 }
+	return s
+}
+
+func (s *hungStore) AcquireMany(ctx context.Context, batch []store.Claim) (all []store.Claimed) {
+	if e := s.call(ctx, "acquire many", batch[0].Key, func() { all = s.mem.AcquireMany(context.WithoutCancel(ctx), batch) }); e != nil {
+		return allClaimed(batch, e)
+	}
+	return all
+}
+
+func (s *hungStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	if s.hung.Load() {
+		return func(func(store.Notice, error) bool) { <-ctx.Done() }
+	}
+	return s.hostileStore.Watch(ctx, of)
+}
+
+// The cases are what the client has to do with the keys "a" and "b" when the store begins to hang.
+func TestACallIsOverSoonAfterItsLimitWhateverHangs(t *testing.T) {
+	hang := func(s *hungStore) { s.hung.Store(true) }
+	leaves := func(t *testing.T, c *mongolock.Client, keys ...string) {
+		for _, key := range keys {
+			l := acquire(t, c, key)
+			time.AfterFunc(time.Second/2, func() { _ = l.Release() })
+		}
+	}
+	cases := map[string]func(t *testing.T, s *hungStore, c *mongolock.Client){
+		"nothing":      func(_ *testing.T, s *hungStore, _ *mongolock.Client) { hang(s) },
+		"a claim of a": func(t *testing.T, s *hungStore, c *mongolock.Client) { hang(s); _, _ = c.TryAcquire(t.Context(), "a") },
+		"a claim of b": func(t *testing.T, s *hungStore, c *mongolock.Client) { hang(s); _, _ = c.TryAcquire(t.Context(), "b") },
+		"a lease of a": func(t *testing.T, s *hungStore, c *mongolock.Client) { leaves(t, c, "a"); hang(s) },
+		"releases of both": func(t *testing.T, s *hungStore, c *mongolock.Client) {
+			leaves(t, c, "a", "b")
+			hang(s)
+			time.Sleep(time.Second)
+		},
+		"the line of b": func(t *testing.T, s *hungStore, _ *mongolock.Client) {
+			acquire(t, newClient(t, s), "b")
+			time.AfterFunc(time.Second/4, func() { hang(s) })
+		},
+		"both lines": func(t *testing.T, s *hungStore, _ *mongolock.Client) {
+			leaves(t, newClient(t, s), "a", "b")
+			time.AfterFunc(time.Second/4, func() { hang(s) })
+		},
+	}
+	calls := map[string]func(ctx context.Context, c *mongolock.Client, opts ...mongolock.AcquireOption) error{
+		"Acquire": func(ctx context.Context, c *mongolock.Client, opts ...mongolock.AcquireOption) error {
+			_, err := c.Acquire(ctx, "a", opts...)
+			return err
+		},
+		"AcquireAll": func(ctx context.Context, c *mongolock.Client, opts ...mongolock.AcquireOption) error {
+			_, err := mongolock.AcquireAll(ctx, c, []string{"a", "b"}, opts...)
+			return err
+		},
+		"AcquireAll, For": func(ctx context.Context, c *mongolock.Client, opts ...mongolock.AcquireOption) error {
+			_, err := mongolock.AcquireAll(ctx, c, []string{"a", "b"}, append(opts, mongolock.For("b"))...)
+			return err
+		},
+		"Do": func(ctx context.Context, c *mongolock.Client, opts ...mongolock.AcquireOption) error {
+			return mongolock.Do(ctx, c, "b", func(context.Context, *mongolock.Lease) error { return nil }, opts...)
+		},
+	}
+	for name, prepare := range cases {
+		for call, do := range calls {
+			for _, limit := range []time.Duration{100 * time.Millisecond, 7 * time.Second, 40 * time.Second} {
+				for _, maxWait := range []bool{true, false} {
+					what := fmt.Sprintf("%s, %s, %v, MaxWait %v", name, call, limit, maxWait)
+					synctest.Test(t, func(t *testing.T) {
+						s := newHungStore()
+						defer s.hung.Store(false)
+						c := newClient(t, s)
+						prepare(t, s, c)
+						ctx, opts := t.Context(), []mongolock.AcquireOption(nil)
+						if maxWait {
+							opts = append(opts, mongolock.MaxWait(limit))
+						} else {
+							bounded, cancel := context.WithTimeout(ctx, limit)
+							defer cancel()
+							ctx = bounded
+						}
+						start := time.Now()
+						err := do(ctx, c, opts...)
+						took := time.Since(start)
+						require.NotErrorIs(t, err, mongolock.ErrClosed, what)
+						assert.LessOrEqual(t, took, limit+time.Second, what)
+					})
+				}
+			}
+		}
+	}
+}
