@@ -148,8 +148,8 @@ SEEDS ?= 2000
 FIRST ?= 1
 SAME  ?= 200
 .PHONY: simulate
-simulate: ## test: SEEDS=2000 simulated histories, from FIRST=1 on
-	go test $(FAULTS) ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
+simulate: ## test: SEEDS=2000 simulated histories; MIXED=1000: mixtures
+	go test $(FAULTS) ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)$(if $(MIXED), -sim.mixed $(MIXED))
 
 .PHONY: simulate-controls
 simulate-controls: ## test: the first seed that notices each missing safety
