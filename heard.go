@@ -145,7 +145,9 @@ func (qs *queues) saw(s *store.Status) (changed bool) {
 		return false
 	}
 	last := q.view.Seen
-	q.view.Read(s, qs.clock.Now())
+	q.seenAt = qs.clock.Now()
+	q.view.Read(s, q.seenAt)
 	q.head.poke()
+	qs.pass(q)
 	return last == nil || !line.SameHolders(last, s)
 }

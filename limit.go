@@ -51,6 +51,13 @@ func (c *Client) SetLimit(ctx context.Context, key string, n int) error {
 		return nil
 	}
 	c.tellOf(&status)
+	var passed []store.Place // their processes let others pass them
+	for _, w := range status.Line {
+		if n > 0 && w.Place.Weight() > n {
+			passed = append(passed, w.Place)
+		}
+	}
+	c.watch.Announce(notices(store.KindMoved, key, passed)...)
 	c.queues.Read([]Status{status})
 	return nil
 }

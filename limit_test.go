@@ -54,6 +54,54 @@ func TestARaisedLimitWakesThoseWhoWaitAtOnce(t *testing.T) {
 	})
 }
 
+// TestAClaimOfMoreThanIsSetIsPassedInItsProcessToo: by permits and by whoever wants the key alone,
+// that wait already or come later, and is granted the key once the number is raised.
+func TestAClaimOfMoreThanIsSetIsPassedInItsProcessToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		operator, c, ctx := newLimitClient(t, s), newLimitClient(t, s), t.Context()
+		holder, err := operator.TryAcquire(ctx, "smtp", mongolock.OneOf(5), mongolock.Weight(2))
+		require.NoError(t, err)
+		granted := make(chan string, 4)
+		wait := func(what string, opts ...mongolock.AcquireOption) {
+			go func() {
+				l, err := c.Acquire(ctx, "smtp", opts...)
+				if assert.NoError(t, err, what) {
+					granted <- what
+					time.Sleep(time.Millisecond)
+					assert.NoError(t, l.Release())
+				}
+			}()
+			time.Sleep(time.Second)
+		}
+		within := func(want string) {
+			t.Helper()
+			begun := time.Now()
+			select {
+			case got := <-granted:
+				assert.Equal(t, want, got)
+				assert.Less(t, time.Since(begun), 100*time.Millisecond)
+			case <-time.After(time.Hour):
+				t.Errorf("an hour later %s still waits", want)
+			}
+		}
+		wait("heavy", mongolock.OneOf(5), mongolock.Weight(4))
+		wait("behind", mongolock.OneOf(5))
+		assert.Empty(t, granted, "a heavy claim holds up the line while enough permits are set")
+		require.NoError(t, operator.SetLimit(ctx, "smtp", 3))
+		within("behind")
+		wait("later", mongolock.OneOf(5))
+		within("later")
+		wait("alone")
+		require.NoError(t, holder.Release())
+		within("alone")
+		wait("free", mongolock.OneOf(5))
+		within("free")
+		require.NoError(t, operator.SetLimit(ctx, "smtp", 4))
+		within("heavy")
+	})
+}
+
 // TestAReleaseOffersAsManyPermitsAsWereSet: those who wait hear of each.
 func TestAReleaseOffersAsManyPermitsAsWereSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

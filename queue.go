@@ -28,7 +28,12 @@ type queue struct {
 	others    []store.Place    // who waited when this client last released the key
 	othersAt  monotonic.Moment // when that was; zero: never
 	offeredAt monotonic.Moment // when this client was last offered the key, and nobody waited yet; zero: never
+	seenAt    monotonic.Moment // when view.Seen came; zero: never
 }
+
+// passFor is how long a number of permits that was seen is taken for the present one, when a claim of
+// more would be the head: then it asks again.
+const passFor = 5 * time.Second
 
 // othersFor is how long other processes are assumed to wait, after a release found them waiting.
 const othersFor = 10 * time.Second
@@ -92,6 +97,32 @@ func (w *waiter) poke() {
 	case w.nudge <- struct{}{}:
 	default:
 	}
+}
+
+// over reports whether w wants more permits than were set when the key was last seen.
+func (q *queue) over(w *waiter) bool {
+	return q.view.Seen != nil && q.view.Seen.Set > 0 && w.terms.weight > q.view.Seen.Set
+}
+
+// favour puts the first waiter who may have the key before a head that wants more permits than are
+// set, and reports whether there is one.
+func (q *queue) favour() bool {
+	w := q.head
+	for w != nil && q.over(w) {
+		w = w.next
+	}
+	if w == nil || w == q.head {
+		return false
+	}
+	w.prev.next = w.next
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		q.tail = w.prev
+	}
+	w.prev, w.next, q.head.prev = nil, q.head, w
+	q.head = w
+	return true
 }
 
 // look makes the head ask for the key.

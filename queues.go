@@ -63,6 +63,7 @@ func (qs *queues) join(ctx context.Context, key string, t *terms, patience monot
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // it waits behind others of this process
+		qs.pass(q)
 	}
 	if q.holder != nil {
 		q.holder.tellLease()
@@ -76,6 +77,19 @@ func (qs *queues) stand(q *queue) {
 	q.view = line.View{Mode: t.mode, Limit: t.limit, Place: qs.placeFor(t), Seen: q.view.Seen}
 	q.view.Look()
 	q.view.WasOffered(q.offeredAt)
+}
+
+// pass lets others of this process pass a head that wants more permits than are set, as those of other
+// processes do. Its place in the line is given up: a client has one.
+func (qs *queues) pass(q *queue) {
+	if q.head.asking || q.view.Failing() || !q.favour() {
+		return
+	}
+	if q.view.Joined {
+		qs.places.GiveUp(q.key, q.view.Place)
+	}
+	qs.stand(q)
+	q.head.poke()
 }
 
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
@@ -175,6 +189,9 @@ func (qs *queues) unlink(w *waiter) (unused places.Unused) {
 	w.prev, w.next = nil, nil
 	if !led {
 		return unused
+	}
+	if q.head != nil && q.over(q.head) && qs.clock.Now().Sub(q.seenAt) < passFor {
+		q.favour()
 	}
 	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight, q.head.terms.priority) {
 		if q.view.Joined {

@@ -142,6 +142,8 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 		w.refused, w.fault = true, nil
 		qs.watchFor(q)
 		q.view.Refused(&held.Status, m.now, now)
+		q.seenAt = now
+		qs.pass(q)
 		return nil, wake.Wanted(&held.Status), nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
 		// A claim that was not applied may have joined the line. One that goes on is seen to later: notGranted.
