@@ -140,7 +140,7 @@ func (s *Store) SetLimit(ctx context.Context, key string, n int) (store.Status, 
 		if set, err := s.writeLimit(ctx, key, n, l); err != nil {
 			return status, mongoerr.Mark(err)
 		} else if set {
-			return s.limitSet(ctx, key, n)
+			return s.limitSet(ctx, key, n, image.Found())
 		}
 	}
 	return status, mongoerr.NotApplied(fmt.Errorf("others set it at the same time"))
@@ -170,10 +170,14 @@ func (s *Store) writeLimit(ctx context.Context, key string, n int, seen limitRec
 	return r.Found(), err
 }
 
-// limitSet moves the revision of a document that permits may join, and returns the key.
-func (s *Store) limitSet(ctx context.Context, key string, n int) (store.Status, error) {
+// limitSet moves the revision of a document that permits may join, and returns the key. One that is
+// held alone, or by readers, it only reads.
+func (s *Store) limitSet(ctx context.Context, key string, n int, used bool) (store.Status, error) {
 	joined := bson.E{Key: "$or", Value: bson.A{bson.D{inMode(store.Permits)}, bson.D{unheld}}}
 	image, err := s.steps.Send(ctx, mongolease.Limit, s.base.Durable, ours(key, joined), bson.D{moveRev, stampAt}, mongobase.After)
+	if err == nil && used && !image.Found() {
+		image, err = s.find(ctx, key)
+	}
 	if err != nil {
 		return store.Status{Key: key}, fmt.Errorf("the number is set, and may be overlooked by claims that are under way: %w", err)
 	}

@@ -85,6 +85,9 @@ func theNumberOutlastsItsHolders(e *env) {
 	e.lists(key, key)
 	for _, c := range []store.Claim{e.permit(key, 3, long), e.reader(key, long), e.claim(key, long)} {
 		h := e.granted(c)
+		if s := e.setLimit(key, 1); len(s.Holders) != 1 || s.Mode != c.Mode {
+			e.Errorf("a number set while a holder in mode %s is there shows %+v", c.Mode, s)
+		}
 		if c.Mode == store.Exclusive {
 			e.refused(e.permit(key, 3, long))
 		}
