@@ -37,8 +37,8 @@ func (*runCmd) Help() string {
    mongolock run --try nightly -- ./report.sh     skip it if the key is held
    mongolock run --wait 1m deploy -- make deploy  wait for a minute at most
    mongolock run --permits 3 render -- ./render   at most three at a time
-   mongolock run --permits 20 --weight 15 smtp -- sleep 8h
-                                                  leaves five of twenty to others for so long
+   mongolock run --permits 20 --weight 5 smtp -- ./newsletter
+                                                  takes five of twenty
 
 On many hosts the same crontab line runs once for each due time, on the host that claims it first;
 the others exit with 0 and print nothing:
