@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -46,13 +47,21 @@ func limitOf(raw bson.Raw) (key string, is bool) {
 func readLimit(raw bson.Raw) (l limitRecord) {
 	l.key, l.there = limitOf(raw)
 	kind, _ := raw.Lookup(fieldWhat).StringValueOK()
-	n, isN := raw.Lookup(fieldLimit).AsInt64OK()
-	rev, isRev := raw.Lookup(fieldRev).AsInt64OK()
+	n, isN := whole(raw.Lookup(fieldLimit))
+	rev, isRev := whole(raw.Lookup(fieldRev))
 	l.n, l.rev = int(n), rev
-	if !mongobase.Is(raw.Lookup(fieldMark), shape) || kind != kindLimit || !isN || !isRev || n < 0 || int64(l.n) != n {
+	if !mongobase.Is(raw.Lookup(fieldMark), shape) || kind != kindLimit || !isN || !isRev || n < 0 || n > math.MaxInt32 {
 		l.stranger = "beside it another with the _id of its number of permits"
 	}
 	return l
+}
+
+// whole returns a number of any type that is a whole one. A shell may have written it.
+func whole(v bson.RawValue) (n int64, is bool) {
+	if f, isF := v.DoubleOK(); isF {
+		return int64(f), math.Abs(f) < 1<<53 && f == math.Trunc(f)
+	}
+	return v.AsInt64OK()
 }
 
 // with returns the record with the number that another document has.

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -158,6 +159,24 @@ func TestALateCopyOfANumberChangesNothing(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, n, status[0].Set)
 		}
+	}
+}
+
+func TestANumberThatNobodySetIsForeign(t *testing.T) {
+	document := func(limit, rev any) bson.Raw {
+		raw, err := bson.Marshal(bson.D{limitName("k"), {Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindLimit}, {Key: fieldLimit, Value: limit}, {Key: fieldRev, Value: rev}})
+		require.NoError(t, err)
+		return raw
+	}
+	for _, n := range []any{int32(7), int64(7), 7.0} {
+		l := readLimit(document(n, n))
+		assert.Equal(t, limitRecord{key: "k", n: 7, rev: 7, there: true}, l, "%T", n)
+	}
+	for _, n := range []any{2.5, -1, math.NaN(), math.Inf(1), 1e300, int64(math.MaxInt32) + 1, "7", nil} {
+		assert.NotEmpty(t, readLimit(document(n, 1)).stranger, "limit %v", n)
+	}
+	for _, rev := range []any{5.5, math.NaN(), 1e300, "7", nil} {
+		assert.NotEmpty(t, readLimit(document(2, rev)).stranger, "rev %v", rev)
 	}
 }
 
