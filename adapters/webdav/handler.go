@@ -3,6 +3,7 @@ package webdavlock
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -77,7 +78,9 @@ func (a *answer) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// names returns the body of the answer.
+// names returns the body of the answer. If more locks are in the way than are listed, the element more
+// says how many. Lock and TryHold list those that were added a moment before, too, and an exclusive
+// request lets none that wait go first.
 func (a *answer) names(c *pathlock.ConflictError) string {
 	condition := "lock-token-submitted"
 	if a.to.Method == "LOCK" {
@@ -95,6 +98,10 @@ func (a *answer) names(c *pathlock.ConflictError) string {
 		_ = xml.EscapeText(&b, []byte((&url.URL{Path: a.prefix + l.Path}).EscapedPath())) // it never fails
 		b.WriteString("</D:href>")
 	}
-	b.WriteString(`</D:` + condition + `></D:error>`)
+	b.WriteString(`</D:` + condition + `>`)
+	if c.More > 0 { // a client ignores elements that it does not know (RFC 4918, §17)
+		fmt.Fprintf(&b, `<more xmlns="https://github.com/mongolock/mongolock">%d</more>`, c.More)
+	}
+	b.WriteString(`</D:error>`)
 	return b.String()
 }

@@ -39,6 +39,7 @@ type davError struct {
 	XMLName   xml.Name `xml:"DAV: error"`
 	Conflicts []string `xml:"DAV: no-conflicting-lock>href"`
 	Needed    []string `xml:"DAV: lock-token-submitted>href"`
+	More      int      `xml:"https://github.com/mongolock/mongolock more"`
 }
 
 // answered sends a request, and returns what its answer says.
@@ -87,6 +88,17 @@ func TestAnAnswerLockedNamesEveryLockInTheWay(t *testing.T) {
 			assert.Equal(t, davError{Needed: want[2:]}, said)
 		})
 	}
+}
+
+func TestAnAnswerLockedSaysHowManyLocksItDoesNotName(t *testing.T) {
+	locks := newLocks(t, pathlock.InMemory())
+	for i := range 1003 {
+		_, err := locks.Create(time.Now(), details(fmt.Sprint("/docs/", i), true))
+		require.NoError(t, err)
+	}
+	_, said := answered(t, locks.Handler(&webdav.Handler{FileSystem: webdav.NewMemFS()}), "LOCK", "/docs", lockInfo)
+	assert.Len(t, said.Conflicts, 1000)
+	assert.Equal(t, 3, said.More)
 }
 
 // Other answers are the handler's own, byte for byte.
