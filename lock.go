@@ -118,18 +118,23 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		return nil, errors.Join(err, leases.giveUp())
 	}
 	rest := sorted[len(leases):]
-	held := ctx // ends with ctx, and with every lease granted so far
+	held, lose := context.WithCancelCause(ctx) // ends with ctx, and with every lease granted so far
+	defer lose(nil)
+	loseWith := func(lease *Lease) {
+		under := lease.Context(held) // of held, not of the one before: many leases must not make a long chain
+		context.AfterFunc(under, func() { lose(context.Cause(under)) })
+	}
 	if len(rest) > 0 {
 		for _, lease := range leases {
-			held = lease.Context(held)
+			loseWith(lease)
 		}
 	}
 	for i, key := range rest {
-		lease, err := l.Acquire(context.WithValue(held, togetherKey{}, leases), key, patience.options(slices.Concat(opts, own[key]))...)
+		lease, err := l.Acquire(held, key, patience.options(slices.Concat(opts, own[key]))...)
 		if err == nil {
 			leases = append(leases, lease)
 			if i < len(rest)-1 {
-				held = lease.Context(held)
+				loseWith(lease)
 			}
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/mongolock/mongolock/internal/tether"
 )
@@ -31,10 +30,9 @@ func (c *Client) awaitNested(ctx context.Context, key string, t *terms) (*Lease,
 // for under the lease which was acquired first: what is under that is in order if all take it.
 func (c *Client) nested(ctx context.Context, key string, t *terms) error {
 	var first *Lease
-	together, _ := ctx.Value(togetherKey{}).(Leases)
 	for owner := range tether.Owners(ctx) {
 		l, ok := owner.(*Lease)
-		if !ok || l.holding.client != c || l.Err() != nil || slices.Contains(together, l) {
+		if !ok || l.holding.client != c || l.Err() != nil {
 			continue
 		}
 		if l.Key() == key {
@@ -52,9 +50,6 @@ func (c *Client) nested(ctx context.Context, key string, t *terms) error {
 	}
 	return nil
 }
-
-// togetherKey leads to the leases of one AcquireAll, whose keys are in order.
-type togetherKey struct{}
 
 // holdsIt reports whether this client has the key alone, by a lease that has not ended.
 func (q *queue) holdsIt() bool { return q.holder != nil && q.holder.why() == nil }
