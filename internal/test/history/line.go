@@ -96,6 +96,7 @@ type queue struct {
 	waits   map[int][]*wait          // by client
 	streak  streak
 	ranked  bool // places have priorities
+	set     settings
 	found   []Violation
 }
 
@@ -139,7 +140,7 @@ func (h *History) writesOf() map[string][]*write {
 // inLine checks that keys are granted in the order of their lines, and that nobody loses a place
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
-	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
+	writes, waits, answers, resumes, set := h.writesOf(), h.waits(), h.answers(), map[int]bool{}, h.settings()
 	calls, failed, letGo := map[int]time.Duration{}, map[int]time.Duration{}, map[string]time.Duration{}
 	for _, e := range h.Events {
 		switch e.Kind {
@@ -153,7 +154,7 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], set: set[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -170,8 +171,12 @@ func inLine(h *History) (found []Violation) {
 	return found
 }
 
-// counts reports whether a place surely counts at a time.
+// counts reports whether a place surely counts at a time. One of more permits than may be set does
+// not: others pass it.
 func (q *queue) counts(p *standing, at time.Duration) bool {
+	if q.set.tooHeavy(p.mode, at-ofCalls, at+q.tol) {
+		return false
+	}
 	until := p.until
 	if p.reserves() && q.shared() {
 		until -= reserveLess
@@ -208,7 +213,7 @@ func (q *queue) mayBe(mode Mode, before []*standing, at time.Duration) bool {
 		}
 		taken += p.mode.takes()
 	}
-	return mode.Limit == 0 || taken <= mode.Limit
+	return mode.Limit == 0 || taken <= q.set.most(at-ofCalls, at+q.tol, mode.Limit)
 }
 
 // before returns which places surely count before the nth one.
@@ -241,6 +246,9 @@ func (q *queue) offer(until time.Duration) {
 	for _, p := range q.line {
 		add(p.until)
 		add(p.until - reserveLess)
+	}
+	for _, s := range q.set {
+		add(s.called)
 	}
 	slices.Sort(moments)
 	for i, p := range q.line {

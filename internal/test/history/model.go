@@ -25,6 +25,7 @@ type operation struct {
 	token int64
 	mode  Mode
 
+	permits    int  // the most that there may have been while it took place
 	keepsToken bool // of a grant by a ticket
 	ofMaybe    bool // of an end: the grant may not have taken effect
 }
@@ -44,7 +45,7 @@ func (s lockState) grant(o operation) (lockState, bool) {
 	ids := strings.Fields(s.holders)
 	switch {
 	case len(ids) > 0 && (s.exclusive || !o.mode.Shared || s.limit != o.mode.Limit),
-		o.mode.Limit > 0 && s.taken+o.mode.takes() > o.mode.Limit:
+		o.mode.Limit > 0 && s.taken+o.mode.takes() > o.permits:
 		return s, false
 	case o.kind == maybe, o.keepsToken: // the token is unknown, or an old one
 	case o.mode.Shared && o.token <= s.newestExclusive, !o.mode.Shared && o.token <= s.newest:

@@ -16,21 +16,24 @@ func (m Mode) takes() int { return max(1, m.Weight) }
 // owners of permits with the same limit. How many permits there may be, permits checks.
 func compatible(a, b Mode) bool { return a.Shared && b.Shared && a.Limit == b.Limit }
 
-// permits checks that the holders of a key never have more permits than there are.
+// permits checks that after a grant the holders of a key have no more permits than there may have
+// been at some time since its command began. Holders from before a lower number was set may have
+// more.
 func permits(h *History) (found []Violation) {
-	for _, list := range h.byKey() {
+	settings, attempts := h.settings(), h.attempts()
+	for key, list := range h.byKey() {
 		for _, l := range list {
 			if l.mode.Limit == 0 {
 				continue
 			}
 			taken := 0
 			for _, o := range list {
-				if o.mode.Limit > 0 && o.granted <= l.granted && o.ends() > l.granted {
+				if o.mode.Limit > 0 && o.starts() <= l.starts() && o.ends() > l.granted {
 					taken += o.mode.takes()
 				}
 			}
-			if taken > l.mode.Limit {
-				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d of the %d permits of %q are taken", taken, l.mode.Limit, l.key)})
+			if most := settings[key].most(attempts[l.id], l.granted, l.mode.Limit); taken > most {
+				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d of the %d permits of %q are taken", taken, most, l.key)})
 			}
 		}
 	}

@@ -169,7 +169,8 @@ func (q *queue) patience(r readiness) time.Duration {
 	return limit
 }
 
-// stranded checks that nobody who could have the key waits for long.
+// stranded checks that nobody who could have the key waits for long. While fewer permits may be
+// set than a claim's own number it is not judged.
 func (q *queue) stranded(until time.Duration) {
 	if q.h.IdleLimit == 0 {
 		return
@@ -181,7 +182,8 @@ func (q *queue) stranded(until time.Duration) {
 			continue
 		}
 		waits := slices.ContainsFunc(q.waits[p.client], func(w *wait) bool { return w.mode == p.mode && w.from <= from && w.to > to })
-		if waits && !q.h.hindered(p.client, from, from, to) {
+		fewer := p.mode.Limit > 0 && q.set.least(from, to, p.mode.Limit) < p.mode.Limit
+		if waits && !fewer && !q.h.hindered(p.client, from, from, to) {
 			q.violation("stranded", to, "client %d could have it for %v, with %d before it", p.client, limit, p.ready.ahead)
 		}
 		p.ready.since = never

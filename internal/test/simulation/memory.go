@@ -236,6 +236,20 @@ func (r *remote) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bo
 	}))
 }
 
+// SetLimit is the store's. A late call does not undo one that began after it: a database would tell
+// by the revision, and a memstore's calls are never late.
+func (r *remote) SetLimit(ctx context.Context, key string, n int) (store.Status, error) {
+	w := r.p.world
+	began := w.since()
+	return flat(call(ctx, r, "limit", key, []string{key}, func() reply[store.Status] {
+		if w.limitBegan > began {
+			n = w.limit
+		}
+		w.limit, w.limitBegan = n, max(began, w.limitBegan)
+		return of(r.mem.SetLimit(context.WithoutCancel(ctx), key, n))
+	}))
+}
+
 // Break is the store's.
 func (r *remote) Break(ctx context.Context, ref store.Ref, reason string, now bool) error {
 	_, err := flat(call(ctx, r, "break", ref.Key, []string{ref.Key}, func() reply[bool] {

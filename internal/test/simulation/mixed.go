@@ -1,9 +1,12 @@
 package simulation
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/history"
 )
 
 // In a mixture the options of a call meet in any combination that the library takes, leases have
@@ -24,6 +27,10 @@ func (u *user) mix() bool {
 	}
 	ttl := u.p.world.plan.ttl
 	patience := d.between(ttl/4, 4*ttl)
+	if slices.Contains(u.keys, permits) && u.p.world.rng("limit "+u.name+" "+itoa(u.ops)).chance(150) {
+		u.setLimit(d, patience)
+		return true
+	}
 	if d.chance(100) {
 		u.breakKey(d, u.keys[d.n(len(u.keys))])
 		return true
@@ -98,4 +105,14 @@ func (u *user) breakKey(d *rng, key string) {
 		grace = u.p.world.plan.longTTL() * 21 / 20
 	}
 	_, _ = u.p.client.Break(u.ctx(), key, "by chance", grace)
+}
+
+// setLimit sets how many permits there are, most often to another number than claims name.
+func (u *user) setLimit(d *rng, patience time.Duration) {
+	w := u.p.world
+	call := history.Event{Kind: history.Sets, Client: u.p.id, Key: permits, Op: u.newOp(), Mode: history.Mode{Limit: d.n(w.plan.permits + 3)}}
+	ctx, cancel := context.WithTimeout(withOp(u.ctx(), call.Op), patience)
+	defer cancel()
+	w.note(call)
+	w.note(call.Setting(u.p.client.SetLimit(ctx, permits, call.Limit)))
 }

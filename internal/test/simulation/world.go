@@ -53,6 +53,9 @@ type world struct {
 	together map[int]map[string]int // of a call for several keys: that of each key, by the first
 	history  history.History
 
+	limit      int // of a memstore: the number of permits that was set last
+	limitBegan time.Duration
+
 	recording Recording
 	latest    time.Time // what shown answered last, and when
 	latestAt  time.Duration
