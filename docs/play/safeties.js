@@ -20,7 +20,7 @@ export const safeties = {
 		why: "A lock is a document in the database, whose revision changes with each write. The last holder to leave deletes the document only if it still has the revision that was read. Here it deletes it anyway, and with it a holder that came in between.",
 	},
 	cleanup: {
-		name: "the clean-up", control: "unknown outcome read as not held", seed: 76,
+		name: "the clean-up", control: "unknown outcome read as not held", seed: 6,
 		why: "If a reply is lost, the lock may have been granted all the same, so the client undoes its request until that is certain. Here the request counts as refused, so the lock is held in the name of a client that does not know.",
 	},
 	holder: {
