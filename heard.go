@@ -134,8 +134,8 @@ func (qs *queues) read(key string) {
 // is held.
 func (qs *queues) saw(s *store.Status) (changed bool) {
 	q := qs.byKey.All[s.Key]
-	if q != nil && q.holder != nil && q.holder.terms.yields && len(s.Waiting("", "")) > 0 {
-		q.holder.heardWaiter()
+	if q != nil && q.holder != nil && q.holder.terms.yields && q.holder.isAmong(s.Holders) && len(s.Waiting("", "")) > 0 {
+		q.holder.heardWaiter() // a read from before its grant may show the place that it waited at
 	}
 	switch {
 	case q == nil || q.head == nil || q.head.asking:

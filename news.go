@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
@@ -167,10 +168,10 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 	waiting := s.Waiting("", "")
 	n := s.Offered(waiting)
 	behind := 0
-	switch mode, _ := p.Mode(); {
+	switch {
 	case n > 0:
 		behind = 1
-	case s.Mode != store.Exclusive && (mode == store.Exclusive || p.Weight() > 1):
+	case s.Mode != store.Exclusive && line.Reserves(p):
 		behind = 2 // it waited for more than they do; the first of them may be dead
 	}
 	told := notices(store.KindOffered, key, waiting[:n])

@@ -305,7 +305,7 @@ func (qs *queues) isHere(key string, holders []Holder) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey.All[key]
-	return q != nil && q.holdsIt() && slices.ContainsFunc(holders, func(h Holder) bool { return h.ID == q.holder.ref.ID })
+	return q != nil && q.holdsIt() && q.holder.isAmong(holders)
 }
 
 // use reports whether this client may hold one of the keys, or waits for it.

@@ -169,10 +169,14 @@ func (h *holding) seldomRenewed() bool { return h.terms.noRenewal || h.terms.ttl
 // checkIn renews the holding if a read does not show it. Only a renewal says for certain that
 // it is gone, and so ends it. The queues are locked.
 func (h *holding) checkIn(s *store.Status) {
-	shown := slices.ContainsFunc(s.Holders, func(in store.Holder) bool { return in.ID == h.ref.ID })
-	if !shown && h.seldomRenewed() {
+	if !h.isAmong(s.Holders) && h.seldomRenewed() {
 		h.client.background.Go(func() { h.client.keeper.Renew(h) })
 	}
+}
+
+// isAmong reports whether h is one of the holders that the store shows.
+func (h *holding) isAmong(holders []store.Holder) bool {
+	return slices.ContainsFunc(holders, func(in store.Holder) bool { return in.ID == h.ref.ID })
 }
 
 // verdict returns why a lease ends whose renewal was answered with err, or nil if it goes on.

@@ -184,3 +184,36 @@ func bucket(key string) uint32 {
 	_, _ = h.Write([]byte(key))
 	return h.Sum32() % 64
 }
+
+// A read that was sent while its holder still waited, and is answered after the grant, shows its own
+// place in line.
+func TestAReadFromBeforeItsGrantTellsAHolderOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHookedStore(memstore.New())
+		c, other := newClient(t, b), newClient(t, b.mem)
+		held := acquire(t, other, "k")
+		late := 0
+		b.hook(func(h *hooks) {
+			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
+				all, err := do()
+				time.Sleep(100 * time.Millisecond)
+				if err == nil && len(all[0].Line) > 0 {
+					late++
+				}
+				return all, err
+			}
+		})
+		wait := inBackground(t.Context(), c, "k", mongolock.Yielding())
+		time.Sleep(50 * time.Millisecond)
+		release(t, held)
+		r := <-wait
+		require.NoError(t, r.err)
+		time.Sleep(time.Second)
+		require.Positive(t, late, "a read that showed the place")
+		assert.False(t, isWanted(r.lease), "nobody else waits")
+		giveUp := waitFor(t, other, "k")
+		defer giveUp()
+		assert.True(t, isWanted(r.lease))
+		release(t, r.lease)
+	})
+}

@@ -161,14 +161,18 @@ func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
 	for i := range 20 {
 		plan := schedule.Every(24 * time.Hour)
 		if i == 0 {
-			plan = onceAt(time.Now().Add(time.Second).UTC().Truncate(time.Second))
+			plan = onceAt(time.Now().Add(3 * time.Second).UTC().Truncate(time.Second)) // all jobs are registered before
 		}
 		require.NoError(t, s.Add(fmt.Sprint("job-", i), plan, nothing))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { over <- s.Run(ctx) }()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		require.Fail(t, "the due time was missed")
+	}
 	const registered = 20
 	want := append([]string{"find", "hello"}, slices.Repeat([]string{"findAndModify"}, registered+2)...)
 	assert.Equal(t, want, sent.TakeNames(), "for the beginning and a due time")

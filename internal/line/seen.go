@@ -72,10 +72,10 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 	switch {
 	case !v.In:
 		at = v.tryAt
-	case among && reserves(v.Place):
+	case among && Reserves(v.Place):
 		at = v.keepAmong
 	case among && v.index > 0: // if one before us that keeps sharers out died, it does not for long
-		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == v.Place || reserves(w.Place) && !s.Stale(w) })]
+		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == v.Place || Reserves(w.Place) && !s.Stale(w) })]
 		if first.Place != v.Place {
 			at = min(at, now.Add(first.Seen.Add(store.ReserveFor).Sub(s.Now)+again))
 		}
@@ -96,8 +96,8 @@ func writes(p store.Place) bool {
 	return mode == store.Exclusive
 }
 
-// reserves reports whether a place keeps sharers out that would not have to wait.
-func reserves(p store.Place) bool { return writes(p) || p.Weight() > 1 }
+// Reserves reports whether a place keeps sharers out that would not have to wait.
+func Reserves(p store.Place) bool { return writes(p) || p.Weight() > 1 }
 
 // delay returns for how long the first in line must have been offered the key before we act.
 func (v *View) delay(first store.Place) time.Duration {

@@ -44,7 +44,7 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 	}
 	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
 	found := make(map[string]reply, len(distinct))
-	limits := make(map[string]limitRecord)
+	limits := make(map[string]limitRecord) // of those keys of which it is read
 	read := func(ids bson.A) error {
 		return l.base.FindAll(ctx, coll, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, len(ids), func(document bson.Raw) {
 			if key, is := limitOf(document); is {
@@ -55,18 +55,20 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 			found[r.key] = reply{Reply: mongobase.Reply{Image: document}, Record: r}
 		})
 	}
-	ids, more := bson.A{}, bson.A{}
+	ids := bson.A{}
 	for _, key := range distinct {
 		ids = append(ids, key)
 	}
 	if len(refs) == 1 && l.Beside(refs[0]) {
-		ids = append(ids, limitName(distinct[0]).Value)
+		limits[keys[0]] = limitRecord{}
+		ids = append(ids, limitName(keys[0]).Value)
 	}
 	err := read(ids)
-	asked := make(map[string]bool)
+	var more bson.A
 	for _, r := range refs {
-		if len(refs) > 1 && !asked[r.Key] && l.Beside(r) && l.needs(r, found[r.Key]) { // SecantusDB is slow at many such names
-			more, asked[r.Key] = append(more, limitName(r.Key).Value), true
+		if _, asked := limits[r.Key]; !asked && l.Beside(r) && l.needs(r, found[r.Key]) { // SecantusDB is slow at many such names
+			limits[r.Key] = limitRecord{}
+			more = append(more, limitName(r.Key).Value)
 		}
 	}
 	if err == nil && len(more) > 0 {
@@ -74,8 +76,9 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 	}
 	images := make([]reply, len(refs))
 	for i, key := range keys {
-		if images[i] = found[key]; l.Beside(refs[i]) {
-			images[i].Record = images[i].Record.with(limits[key])
+		images[i] = found[key]
+		if set, asked := limits[key]; asked {
+			images[i].Record = images[i].Record.with(set)
 		}
 	}
 	return images, err

@@ -125,9 +125,9 @@ func (s *Store) besides(ctx context.Context, key string, image reply) reply {
 // setRaces is how many races with others who set the number of a key SetLimit may lose.
 const setRaces = 20
 
-// SetLimit sets how many permits a key has. Then the revision of the key's document moves, so that no
-// claim joins it which has read another number. The former write names the
-// revision of the number that it replaces, so that a late copy of it changes nothing.
+// SetLimit sets how many permits a key has. That write names the revision of the number that it
+// replaces, so that a late copy of it changes nothing. Then the revision of the key's document moves,
+// so that no claim joins it which has read another number.
 func (s *Store) SetLimit(ctx context.Context, key string, n int) (store.Status, error) {
 	ctx = mongobase.Bare(ctx)
 	status := store.Status{Key: key}
