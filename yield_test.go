@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,13 +193,13 @@ func TestAReadFromBeforeItsGrantTellsAHolderOfNobody(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		c, other := newClient(t, b), newClient(t, b.mem)
 		held := acquire(t, other, "k")
-		late := 0
+		var late atomic.Int32
 		b.hook(func(h *hooks) {
 			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
 				all, err := do()
 				time.Sleep(100 * time.Millisecond)
 				if err == nil && len(all[0].Line) > 0 {
-					late++
+					late.Add(1)
 				}
 				return all, err
 			}
@@ -209,7 +210,7 @@ func TestAReadFromBeforeItsGrantTellsAHolderOfNobody(t *testing.T) {
 		r := <-wait
 		require.NoError(t, r.err)
 		time.Sleep(time.Second)
-		require.Positive(t, late, "a read that showed the place")
+		require.Positive(t, late.Load(), "a read that showed the place")
 		assert.False(t, isWanted(r.lease), "nobody else waits")
 		giveUp := waitFor(t, other, "k")
 		defer giveUp()
