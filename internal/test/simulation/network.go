@@ -113,9 +113,11 @@ func (w *world) send(r *request) {
 	}
 }
 
-// session names a command's session by its first command, which is the same in every run.
+// session names the session of a numbered command by the first such command, which is the same in
+// every run. A session without a number decides nothing: which of two commands of one instant
+// drew it from the driver's pool is not history.
 func (w *world) session(c docdb.Command, who string, n int) string {
-	if c.Session == "" {
+	if c.Session == "" || c.Number == 0 {
 		return ""
 	}
 	name, ok := w.names[c.Session]

@@ -263,9 +263,10 @@ func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 
 // A seed gives one log, unless two timers of one instant want the same thing, the hello that they
 // share for one: Go draws their order in each run of a bubble again, and nothing seeds it. So
-// one log must come twice before there are as many others as such a draw explains.
+// one log must come twice before there are more than such draws explain: seed 4 has four of them,
+// two renewals that a client sends at once three times, and the race detector finds all 16 orders.
 func TestTheSameSeedGivesTheSameLog(t *testing.T) {
-	const most = 4
+	const most = 16
 	for i := range *simSame {
 		seed := *simFirst + uint64(i)
 		logs := [][]byte{live(t, seed, asked()).Log}
