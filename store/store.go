@@ -228,7 +228,7 @@ type Store interface {
 
 	// Leave takes a place out of the line of a key. With silent, it does so only if the place is
 	// the first in line: its waiter was offered the key and did not take it. It returns the key as
-	// it is then; it is no error if the place is not there.
+	// it is then, with Set as in Ended; it is no error if the place is not there.
 	Leave(ctx context.Context, key string, p Place, silent bool) (Status, error)
 
 	// Transfer puts a new claim in the place of a live exclusive holder, in one

@@ -31,12 +31,19 @@ func (s subject) Tick(context.Context, string) error {
 	return nil
 }
 
-func (s subject) Sweep(_ context.Context, key string) error {
-	return os.Remove(filepath.Join(s.dir, hostfile.Name(key)))
+func (s subject) Sweep(ctx context.Context, key string) error {
+	all, err := s.asked.Look(ctx, []string{key})
+	if err == nil {
+		err = os.Remove(filepath.Join(s.dir, hostfile.Name(key)))
+	}
+	if setter, is := store.As[store.LimitSetter](s.asked); err == nil && is && all[0].Set > 0 {
+		_, err = setter.SetLimit(ctx, key, all[0].Set) // a file with a number is not removed
+	}
+	return err
 }
 
 func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
-	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights") {
+	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights", "number") {
 		synctest.Test(t, func(t *testing.T) {
 			dir := disktest.InMemory(t)
 			r := specpath.Walk(t.Context(), g, subject{open(t, dir), dir})

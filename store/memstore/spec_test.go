@@ -33,7 +33,7 @@ func (s subject) Sweep(_ context.Context, key string) error {
 }
 
 func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
-	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights", "line", "queue") {
+	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights", "number", "line", "queue") {
 		synctest.Test(t, func(t *testing.T) {
 			s := memstore.New()
 			r := specpath.Walk(t.Context(), g, subject{s, s})

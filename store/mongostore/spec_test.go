@@ -32,7 +32,7 @@ func (s *subject) Sweep(ctx context.Context, key string) error {
 }
 
 func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
-	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights") {
+	for _, g := range specpath.Graphs(t, "exclusive", "sharing", "modes", "three", "weights", "number") {
 		f := newFixture(t)
 		var subjects []specpath.Subject
 		for range 4 {

@@ -22,17 +22,27 @@ var refinedBound = bound{
 
 // storeBound is Store with claims of one permit and of both, and their line.
 var storeBound = bound{
-	invariants: "Together Once Bounded",
-	properties: "InTurn",
+	invariants: "Together Once Bounded Open",
+	properties: "InTurn Heeded Kept",
 	values:     with(graphBound.values, graphs["weights"]),
 }
+
+// numbered has numbers of permits that are set, less and more than claims name.
+var numbered = with(graphs["number"], map[string]string{"Modes": `{"exclusive", "permits 2", "both of 2"}`})
 
 var refined = []check{
 	{name: "store: claims of one permit and of both", module: "Store"},
 	{name: "store: mutant: each claim counts as one", module: "Store", finds: "Together",
-		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Limit(m)", "Limit(m) > 0 /\\ Cardinality(Alive(k)) >= Limit(m)"}}},
+		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Number(k, m)", "Limit(m) > 0 /\\ Cardinality(Alive(k)) >= Number(k, m)"}}},
 	{name: "store: mutant: one permit is granted before both", module: "Store", finds: "InTurn",
-		mutate: []mutation{{"ahead == Counting(Before(k.line, p), pass) IN", "ahead == SelectSeq(Counting(Before(k.line, p), pass), LAMBDA x : Weight(x.mode) <= Weight(m)) IN"}}},
+		mutate: []mutation{{"ahead == Counting(k, Before(k.line, p), pass) IN", "ahead == SelectSeq(Counting(k, Before(k.line, p), pass), LAMBDA x : Weight(x.mode) <= Weight(m)) IN"}}},
+	{name: "store: numbers of permits that are set", module: "Store", set: numbered},
+	{name: "store: mutant: a claim heeds the number that it names", module: "Store", set: numbered, finds: "Heeded",
+		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Number(k, m)", "Limit(m) > 0 /\\ Taken(k) + Weight(m) > Limit(m)"}}},
+	{name: "store: mutant: a claim above the number keeps others out", module: "Store", set: numbered, finds: "Open",
+		mutate: []mutation{{"Turn(k, m, p, pass) ==\n  LET ahead == Counting(k, ", "Turn(k, m, p, pass) ==\n  LET ahead == Counting([k EXCEPT !.set = 0], "}}},
+	{name: "store: mutant: a lower number ends holders", module: "Store", set: numbered, finds: "Kept",
+		mutate: []mutation{{"[k EXCEPT !.set = n]", "[(IF n > 0 /\\ Taken(k) > n THEN [Free EXCEPT !.line = k.line] ELSE k) EXCEPT !.set = n]"}}},
 	{name: "store: what Lock does is what Store says", module: "LockStore"},
 	{name: "store: the same with renewals and breaks", module: "LockStore", large: true,
 		set: map[string]string{"Rows": `{"renew", "break"}`, "TTL": "3"}},
@@ -55,7 +65,7 @@ var graphBound = bound{
 	with:       []string{"Store"},
 	invariants: "Together Once Bounded Printed",
 	values: map[string]string{
-		"Ids": "{1, 2}", "Alike": "TRUE", "Places": "{}", "Unasked": "{}", "TTL": "2", "Keeps": "{0, 1}", "Lates": "{0}", "Lazy": "FALSE",
+		"Ids": "{1, 2}", "Alike": "TRUE", "Places": "{}", "Unasked": "{}", "TTL": "2", "Keeps": "{0, 1}", "Sets": "{}", "Lates": "{0}", "Lazy": "FALSE",
 	},
 }
 
@@ -67,6 +77,7 @@ var graphs = map[string]map[string]string{
 	"sharing":   {"Modes": `{"exclusive", "shared"}`, "Places": "{1, 2}", "TTL": "1"},
 	"modes":     {"Modes": `{"exclusive", "shared", "permits 2", "permits 1"}`},
 	"weights":   {"Modes": `{"exclusive", "permits 2", "both of 2"}`, "Places": "{1, 2}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer", "transfer"}`},
+	"number":    {"Modes": `{"permits 2", "both of 2"}`, "Places": "{1, 2}", "TTL": "1", "Sets": "{0, 1, 3}", "Unasked": `{"keep", "break", "renew", "undo", "undo transfer", "transfer"}`},
 	"three":     {"Modes": `{"exclusive", "shared", "permits 2"}`, "Ids": "{1, 2, 3}", "TTL": "1"},
 	"line":      {"Modes": `{"exclusive", "shared", "permits 2"}`, "Places": "{1, 2}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer"}`},
 	"queue":     {"Modes": `{"exclusive", "shared"}`, "Places": "{1, 2, 3}", "TTL": "1", "Unasked": `{"keep", "break", "renew", "undo transfer", "transfer"}`},

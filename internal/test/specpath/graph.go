@@ -28,6 +28,7 @@ type State struct {
 	Mode    string // "none", or of the holders: "exclusive", "shared", "permits 2"
 	Line    []Place
 	Holders []Holder
+	Set     int // how many permits there are; 0: as many as claims name
 
 	name  string
 	calls []*call
@@ -128,6 +129,7 @@ func (g *Graph) state(known map[string]*State, shown term) *State {
 		h := h.([]term)
 		s.Holders = append(s.Holders, Holder{h[0].(bool), h[1].(int), h[2].(int), h[3].(bool), h[4].(bool)})
 	}
+	s.Set = of[3].(int)
 	known[name] = s
 	g.States = append(g.States, s)
 	return s

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	free    = `<<"none", <<>>, <<<<FALSE, 0, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>>>`
-	held    = `<<"exclusive", <<>>, <<<<TRUE, 2, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>>>`
-	awaited = `<<"exclusive", <<<<1, "exclusive", TRUE>>>>, <<<<TRUE, 2, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>>>`
+	free    = `<<"none", <<>>, <<<<FALSE, 0, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>, 0>>`
+	held    = `<<"exclusive", <<>>, <<<<TRUE, 2, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>, 0>>`
+	awaited = `<<"exclusive", <<<<1, "exclusive", TRUE>>>>, <<<<TRUE, 2, 1, FALSE, FALSE>>, <<FALSE, 0, 1, FALSE, FALSE>>>>, 0>>`
 )
 
 // little is a part of the graph, in which a grant and a release follow each other.
@@ -52,7 +52,7 @@ func TestAnAnswerThatIsNoEdgeIsNamedWithItsState(t *testing.T) {
 		g := little(t, `<<"edge", `+held+`, <<"renew", 1, 0>>, <<"gone">>, `+held+`>>`)
 		r := Walk(t.Context(), g, inMemory{memstore.New()})
 		require.NotEmpty(t, r.Failures)
-		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive [] [[true 2 1 false false] [false 0 1 false false]]]: no edge of the specification: answered [renewed], not [gone]")
+		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive [] [[true 2 1 false false] [false 0 1 false false]] 0]: no edge of the specification: answered [renewed], not [gone]")
 		assert.Less(t, r.Calls, g.Calls)
 	})
 }
@@ -68,6 +68,20 @@ func TestAWaiterIsLookedForInLine(t *testing.T) {
 		r := Walk(t.Context(), little(t, lines...), Faulty{inMemory{s}, faults["no line"]})
 		require.NotEmpty(t, r.Failures)
 		assert.Contains(t, r.Failures[0], `at place ""`)
+	})
+}
+
+func TestANumberOfPermitsIsLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited := strings.TrimSuffix(free, "0>>") + "3>>"
+		lines := []string{
+			`<<"edge", ` + free + `, <<"limit", 3>>, <<"done">>, ` + limited + `>>`,
+			`<<"edge", ` + limited + `, <<"limit", 0>>, <<"done">>, ` + free + `>>`,
+		}
+		assert.Empty(t, Walk(t.Context(), little(t, lines...), inMemory{memstore.New()}).Failures)
+		r := Walk(t.Context(), little(t, `<<"edge", `+free+`, <<"limit", 3>>, <<"done">>, `+free+`>>`), inMemory{memstore.New()})
+		require.NotEmpty(t, r.Failures)
+		assert.Contains(t, r.Failures[0], "the number of permits is 3, not 0")
 	})
 }
 

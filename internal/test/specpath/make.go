@@ -58,6 +58,16 @@ func (w *walker) make(c *call) ([]term, error) {
 			place = store.NewPlace(store.Exclusive, 1, "")
 		}
 		status, err := s.Leave(ctx, w.key, place, c.args[1].(bool))
+		if w.told = &status; len(status.Line) == 0 {
+			status.Set = w.at.Set // nobody is to be told: a store need not read it
+		}
+		return verdict("done", err)
+	case "limit":
+		setter, is := store.As[store.LimitSetter](s)
+		if !is {
+			return nil, errors.ErrUnsupported
+		}
+		status, err := setter.SetLimit(ctx, w.key, c.args[0].(int))
 		w.told = &status
 		return verdict("done", err)
 	case "sweep":

@@ -53,6 +53,9 @@ func (w *walker) differs(got store.Status, want *State) string {
 	if got.Free() == alive {
 		return fmt.Sprintf("free: %v", got.Free())
 	}
+	if got.Set != want.Set {
+		return fmt.Sprintf("the number of permits is %d, not %d", got.Set, want.Set)
+	}
 	return w.lineDiffers(got, want)
 }
 
@@ -84,7 +87,7 @@ func ticks(d time.Duration) int {
 
 func shown(s store.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "mode %q, limit %d", s.Mode, s.Limit)
+	fmt.Fprintf(&b, "mode %q, limit %d, %d set", s.Mode, s.Limit, s.Set)
 	for _, h := range s.Holders {
 		fmt.Fprintf(&b, ", a holder with %v left", h.ExpireAt.Sub(s.Now))
 		if h.Broken != "" {
