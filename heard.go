@@ -1,6 +1,7 @@
 package mongolock
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/mongolock/mongolock/internal/line"
@@ -64,8 +65,8 @@ func (qs *queues) Ask(keys []string) {
 func (qs *queues) askAll() {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	for _, q := range qs.byKey.All {
-		q.look()
+	for _, key := range slices.Sorted(maps.Keys(qs.byKey.All)) { // in order, so that a simulation can be repeated
+		qs.byKey.All[key].look()
 	}
 }
 
