@@ -1,6 +1,7 @@
 package mongolease
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -31,20 +32,54 @@ func (c crowded) Status(key string, now time.Time) store.Status {
 	return c.Seen(key, store.Shared, 0, now)
 }
 
-func TestTheStatusOfACrowdedKeyVisitsItsHoldersOnce(t *testing.T) {
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
-	require.NoError(t, err)
-	defer func() { _ = client.Disconnect(t.Context()) }()
-	visits := 0
-	seen := crowded{visits: &visits}
-	for i := range 1000 {
+// withHolders returns a record with n holders.
+func withHolders(n int) crowded {
+	seen := crowded{visits: new(int)}
+	for i := range n {
 		seen.Holders = append(seen.Holders, Holder{
-			Holder: store.Holder{ID: fmt.Sprint(i), ExpireAt: time.Now().Add(time.Minute)}, Epoch: bson.NewObjectID(), TTL: time.Minute,
+			Holder: store.Holder{ID: fmt.Sprintf("%026d", i*7919%n), ExpireAt: time.Now().Add(time.Hour)}, Epoch: bson.NewObjectID(), Beat: 1, TTL: time.Minute,
 		})
 	}
-	steps := Steps[crowded, struct{}]{Base: mongobase.New(client.Database("d").Collection("c"), nil)}
-	status := steps.Status("k", seen)
+	return seen
+}
+
+// stepsOffline are the steps of a store without a server.
+func stepsOffline(t *testing.T) *Steps[crowded, struct{}] {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return &Steps[crowded, struct{}]{Base: mongobase.New(client.Database("d").Collection("c"), nil)}
+}
+
+func TestTheStatusOfACrowdedKeyVisitsItsHoldersOnce(t *testing.T) {
+	seen := withHolders(1000)
+	status := stepsOffline(t).Status("k", seen)
 	assert.Len(t, status.Holders, 1000)
 	assert.False(t, status.Holders[999].KnownBy.IsZero(), "it was written under an election of which nothing is known")
-	assert.Equal(t, 1, visits)
+	assert.Equal(t, 1, *seen.visits)
+}
+
+// What a claim does with the image of a key that others share: it judges, and shows, its holders.
+// They may cost hardly more together than as the holders of many keys.
+func TestThousandsOfHoldersOfAKeyAreJudgedInTheTimeOfAsManyOnManyKeys(t *testing.T) {
+	const many, few = 10_000, 10
+	took := func(keys, holders int) time.Duration {
+		seen, best := Image[crowded]{Record: withHolders(holders)}, time.Hour
+		for range 3 {
+			steps, start := stepsOffline(t), time.Now()
+			for looks := range 2 { // the second compares with the first
+				for i := range keys {
+					c := &Claim{Claim: store.Claim{Ref: store.Ref{Key: fmt.Sprint("k", i)}}}
+					over, err := steps.Judge(t.Context(), c, seen)
+					require.NoError(t, err)
+					require.Len(t, steps.Remaining(c.Key, seen.Record, over).Holders, holders, "look %d", looks)
+				}
+			}
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	apart, together := took(many/few, few), took(1, many)
+	t.Logf("%d keys with %d holders: %v; one key with %d: %v", many/few, few, apart, many, together)
+	assert.Less(t, together, 10*apart)
 }
