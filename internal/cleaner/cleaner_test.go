@@ -279,7 +279,7 @@ func TestAnAttemptCostsTheSameHoweverManyClaimsAreUnsettled(t *testing.T) {
 		})
 		return bytes
 	}
-	few, many := perAttempt(50), perAttempt(Most)
+	few, many := perAttempt(50), perAttempt(Most/4)
 	assert.Less(t, many, 2*few, "bytes for each attempt")
 }
 
