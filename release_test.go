@@ -120,6 +120,31 @@ func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
 	})
 }
 
+// Close finds its leases while their holders release them: there is nothing left for it to ask for.
+func TestCloseSendsNoReleaseOfNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHookedStore(memstore.New())
+		c := newClient(t, b)
+		leases := mongolock.Leases{acquire(t, c, "a"), acquire(t, c, "b")}
+		b.hook(func(h *hooks) {
+			h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+				time.Sleep(3 * time.Second)
+				return do()
+			}
+		})
+		var holders sync.WaitGroup
+		for _, l := range leases {
+			holders.Go(func() { assert.NoError(t, l.Release()) })
+		}
+		time.Sleep(time.Second) // virtual: both are under way
+		start := time.Now()
+		assert.NoError(t, c.Close())
+		tookBetween(t, start, 2*time.Second, 2*time.Second)
+		holders.Wait()
+		assert.Equal(t, len(leases), b.count("release"), "one of each holder")
+	})
+}
+
 func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 	for name, cut := range map[string]func(*hooks){
 		"hanging": func(h *hooks) {
