@@ -27,7 +27,7 @@ PKG   ?= ./store/mongostore ./internal/test/system ./doclock ./... # the longest
 RUN   ?=
 COUNT ?= 5
 # The linter vets.
-FLAGS := -p 2 -race -vet=off -shuffle=on$(if $(RUN), -run '$(RUN)')
+FLAGS := -p 2 -vet=off -shuffle=on$(if $(RUN), -run '$(RUN)')
 
 # Runs tests: a line for each package as it ends, failures whole, and what this machine could not test.
 TESTS := go tool -modfile=$(CURDIR)/tools/test/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
