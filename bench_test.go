@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -130,19 +130,13 @@ func BenchmarkTenThousandHeld(b *testing.B) {
 	var shares []float64
 	for b.Loop() {
 		const span = 3 * time.Second
-		used := cpuTime(b)
+		used := cputime.Used(b)
 		<-time.After(span)
-		shares = append(shares, float64(cpuTime(b)-used)/float64(span)*100)
+		shares = append(shares, float64(cputime.Used(b)-used)/float64(span)*100)
 	}
 	b.ReportMetric(median(shares), "%-of-a-core")
 	b.ReportMetric(float64(runtime.NumGoroutine()-before), "goroutines")
 	b.ReportMetric(0, "ns/op")
-}
-
-func cpuTime(tb testing.TB) time.Duration {
-	var u syscall.Rusage
-	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func TestAFreePairCostsAtMostSixteenAllocations(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/tether"
 	"github.com/mongolock/mongolock/store"
@@ -144,9 +145,9 @@ func TestTheTimeOfAcquireAllGrowsWithTheNumberOfKeys(t *testing.T) {
 	least := func(n int) time.Duration {
 		keys, best := keysNamed(n), time.Hour
 		for range 3 {
-			before := cpuTime(t) // a processor that others use takes nothing of it
+			before := cputime.Used(t) // a processor that others use takes nothing of it
 			all, err := mongolock.AcquireAll(t.Context(), l, keys, mongolock.NoRenewal(), mongolock.TTL(time.Hour))
-			best = min(best, cpuTime(t)-before)
+			best = min(best, cputime.Used(t)-before)
 			require.NoError(t, errors.Join(err, all.Release()))
 		}
 		return best

@@ -3,7 +3,6 @@ package mongolease
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/store"
 )
@@ -61,13 +61,6 @@ func TestTheStatusOfACrowdedKeyVisitsItsHoldersOnce(t *testing.T) {
 	assert.Equal(t, 1, *seen.visits)
 }
 
-// cpuTime is what this process has used of processors: what others use of them takes nothing of it.
-func cpuTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // What a claim does with the image of a key that others share: it judges, and shows, its holders.
 // They may cost hardly more together than as the holders of many keys.
 func TestThousandsOfHoldersOfAKeyAreJudgedInTheTimeOfAsManyOnManyKeys(t *testing.T) {
@@ -76,7 +69,7 @@ func TestThousandsOfHoldersOfAKeyAreJudgedInTheTimeOfAsManyOnManyKeys(t *testing
 	took := func(keys, holders int) time.Duration {
 		seen, best := Image[crowded]{Record: withHolders(holders)}, time.Hour
 		for range 3 {
-			steps, before := stepsOffline(t), cpuTime(t)
+			steps, before := stepsOffline(t), cputime.Used(t)
 			for looks := range 2 { // the second compares with the first
 				for i := range keys {
 					c := &Claim{Claim: store.Claim{Ref: store.Ref{Key: fmt.Sprint("k", i)}}}
@@ -85,7 +78,7 @@ func TestThousandsOfHoldersOfAKeyAreJudgedInTheTimeOfAsManyOnManyKeys(t *testing
 					require.Len(t, steps.Remaining(c.Key, seen.Record, over).Holders, holders, "look %d", looks)
 				}
 			}
-			best = min(best, cpuTime(t)-before)
+			best = min(best, cputime.Used(t)-before)
 		}
 		return best
 	}
