@@ -56,7 +56,7 @@ help: # a target is listed if a comment with its group stands behind it
 
 .PHONY: test
 test: $(DEVMONGO) bin/testreport ## test: the tests of the library; some: PKG=./once RUN=Died
-	@echo 'All tests take some ten minutes on two cores; a line for each package as it ends.'
+	@echo 'All tests take some seven minutes on two cores; a line for each package as it ends.'
 	@$(ON_MONGO) $(TESTS) $(FLAGS) -timeout 15m $(PKG)
 
 # How many processes compute beside the tests of test-busy.
@@ -134,8 +134,8 @@ oldest: ## test: make test with the oldest Go that is supported
 	@$(MAKE) with-go GO=$(OLDEST_GO)
 
 .PHONY: race
-race: $(DEVMONGO) ## test: make test COUNT=5 times over, to find rare failures
-	$(ON_MONGO) go test $(FLAGS) -timeout 15m -count=$(COUNT) $(PKG)
+race: $(DEVMONGO) ## test: make test with the race detector, COUNT=5 times over
+	$(ON_MONGO) go test $(FLAGS) -race -timeout 15m -count=$(COUNT) $(PKG)
 
 .PHONY: cover
 cover: $(DEVMONGO) ## test: make test, and what it reaches in coverage.html
@@ -312,7 +312,7 @@ play: play-page ## use: the simulation in your browser: break it, and see
 
 .PHONY: test-play
 test-play: play-page ## test: the page of `make play`, in a headless Chromium
-	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./tools/play | grep -v '^=== '
+	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./tools/play $(if $(RUN),-run '$(RUN)') | grep -v '^=== '
 
 .PHONY: play-pictures
 play-pictures: play-page ## develop: takes pictures of the play page, into bin
