@@ -219,7 +219,7 @@ func (w *worker) useDocument() {
 	switch rand.N(4) {
 	case 0:
 		h.write = doc.Save
-	case 1:
+	case 1, 2: // many of them fail, with what happens meanwhile
 		h.write, h.how = w.saveInTransaction(doc.Save), inTransaction
 	default:
 		end = func() error { return doc.SaveAndRelease(context.Background()) }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -46,7 +45,13 @@ func TestNoChaosBreaksAPromise(t *testing.T) {
 	for _, n := range grants {
 		total += n
 	}
-	t.Logf("%v: %d grants, %v, %d events, faults %v", *chaosFor, total, grants, len(h.Events), faults)
+	saved := 0
+	for _, e := range h.Events {
+		if e.Kind == history.Wrote && e.Note == inTransaction {
+			saved++
+		}
+	}
+	t.Logf("%v: %d grants, %v, %d saves in a transaction, %d events, faults %v", *chaosFor, total, grants, saved, len(h.Events), faults)
 	if found := h.Check(); len(found) > 0 {
 		for _, v := range found {
 			t.Error(v)
@@ -60,8 +65,7 @@ func TestNoChaosBreaksAPromise(t *testing.T) {
 	for _, way := range ways {
 		assert.NotZero(t, grants[way], "no grant %s: that was not tried", way)
 	}
-	assert.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Kind == history.Wrote && e.Note == inTransaction }),
-		"no save in a transaction succeeded")
+	assert.NotZero(t, saved, "no save in a transaction succeeded")
 }
 
 // The ways in which workers come by a lease.
