@@ -9,12 +9,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 )
 
 const page = "../../docs/play"
@@ -110,10 +111,10 @@ func TestTheFirstHistoryIsDrawnIn3SecondsWithoutANetwork(t *testing.T) {
 	p := openTab(t)
 	address := served(t)
 	for try := 1; ; try++ {
-		slower, before := contention(), p.used()
+		slower, before := contention(t), p.used()
 		p.open(address)
 		used := p.used() - before
-		slower = max(slower, contention(), 1)
+		slower = max(slower, contention(t), 1)
 		t.Logf("%s; %v of processor time, on a machine that takes %.1f times as long as an idle one", p.marks(), used, slower)
 		if p.after("drawn") < 3*slower {
 			shared := min(slower, 1.5) // those who share a core slow each other down
@@ -158,17 +159,13 @@ func (p *tab) marks() string {
 
 // contention returns how much longer than its own time on a processor this process takes for
 // some work, because others want the processor as well.
-func contention() float64 {
-	used := func() time.Duration {
-		var u syscall.Rusage
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	began, before := time.Now(), used()
-	for used()-before < 300*time.Millisecond {
+func contention(t testing.TB) float64 {
+	t.Helper()
+	began, before := time.Now(), cputime.Used(t)
+	for cputime.Used(t)-before < 300*time.Millisecond {
 		continue
 	}
-	return float64(time.Since(began)) / float64(used()-before)
+	return float64(time.Since(began)) / float64(cputime.Used(t)-before)
 }
 
 func TestThePageIsUnder10MBCompressed(t *testing.T) {
