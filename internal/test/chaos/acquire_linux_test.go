@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -48,7 +49,7 @@ func (w *worker) acquireSomething() {
 	case 0, 1:
 		w.useTwo()
 		return
-	case 2:
+	case 2, 3, 4:
 		w.useAndClose()
 		return
 	}
@@ -134,14 +135,13 @@ func (w *worker) useAndClose() {
 			_ = client.Close()
 		}
 	}()
-	e, ctx, cancel := w.call(history.Event{Key: w.Keys[rand.N(2)], Note: closing})
-	defer cancel()
+	note := closing
 	if w.closed.Add(1)%2 == 0 { // by turns: in a short run chance may leave it out
-		e.Note = closingMany
-		for i := range 20 { // no other worker wants these; an error does not concern them
-			_, _ = client.TryAcquire(ctx, fmt.Sprintf("of %d, %d of %d", w.Client, i, e.Op))
-		}
+		note = closingMany
+		w.takeMany(client)
 	}
+	e, ctx, cancel := w.call(history.Event{Key: w.Keys[rand.N(2)], Note: note})
+	defer cancel()
 	l, err := client.Acquire(ctx, e.Key)
 	if h := w.answer(e, l, err); h != nil {
 		h.write = w.writeRegister(h)
@@ -149,6 +149,19 @@ func (w *worker) useAndClose() {
 		closed = true
 		w.letGo(history.Closed, client.Close, *h)
 	}
+}
+
+// takeMany has a client take keys that no other worker wants; an error does not concern them.
+// It asks for all of them at once: one by one they took longer, on a slow link, than the call
+// that comes after them may take.
+func (w *worker) takeMany(client *mongolock.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.TTL)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() { _, _ = client.TryAcquire(ctx, fmt.Sprintf("of %d, %d of %d", w.Client, i, w.closed.Load())) })
+	}
+	all.Wait()
 }
 
 // useAgain takes a key several times, which its process keeps in between unless others wait.

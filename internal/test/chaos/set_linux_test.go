@@ -56,7 +56,7 @@ func TestNoChaosOnASetBreaksAPromise(t *testing.T) {
 		c.nemesisOfASet(ctx)
 		after = c.read()
 	})
-	grants := grantsByWay(h)
+	grants := grantsByWay(h.Events)
 	total := 0
 	for _, n := range grants {
 		total += n
