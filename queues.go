@@ -115,31 +115,6 @@ func (qs *queues) of(key string) *queue {
 	return q
 }
 
-// enter takes in a holding that was granted to w. It reports whether the queues are drained: then the
-// holding is given back.
-func (qs *queues) enter(h *holding, w *waiter) (drained bool) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.watchdog.watch()
-	qs.held.add(h)
-	if h.queue = w.queue; h.queue == nil || w.gone {
-		h.queue = qs.of(h.ref.Key)
-	}
-	if h.terms.shares() {
-		h.queue.sharers++
-	} else {
-		h.queue.holder = h
-	}
-	if h.terms.linger > 0 && h.spare > 0 || h.terms.yields {
-		qs.watch.Join()
-		h.listens = true
-		if qs.asks.of(h.ref.Key).Load() != h.heard.asks {
-			h.mayBeWanted()
-		}
-	}
-	return qs.drained.Load()
-}
-
 // leave takes w out of the queue. If a lease was handed to it at the last moment, the caller
 // gets that.
 func (qs *queues) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
@@ -230,24 +205,6 @@ func (qs *queues) deliver(w *waiter, lease *Lease, s streak) {
 	lease.holding.giveBackUnseen(ErrReleased)
 }
 
-// forget takes a settled holding out.
-func (qs *queues) forget(h *holding) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	listed := qs.held.remove(h)
-	if listed && h.listens {
-		qs.watch.Leave()
-	}
-	switch q := h.queue; {
-	case q.holder == h:
-		q.holder, q.streak = nil, streak{}
-		q.look()
-	case listed && h.terms.shares():
-		q.sharers--
-		q.look()
-	}
-}
-
 // notGranted gives up the place of a claim that was answered when its waiter had left. After a
 // fault it may be in line, too: the store may have applied what it did not answer. It runs as
 // background work.
@@ -319,66 +276,4 @@ func (qs *queues) use(keys []string) bool {
 		}
 	}
 	return false
-}
-
-// unsettled returns the holdings that are not settled.
-func (qs *queues) unsettled() []*holding {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return qs.held.list()
-}
-
-// busy reports whether there is a holding or a waiter.
-func (qs *queues) busy() bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return qs.held.first != nil || qs.waiting > 0
-}
-
-// noLeases returns a channel that is closed once every lease has been given back. Use
-// it after drain.
-func (qs *queues) noLeases() <-chan struct{} {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return qs.held.emptied()
-}
-
-// count adds the numbers of the queues to s.
-func (qs *queues) count(s *Stats) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	now := qs.clock.Now()
-	renewed := now
-	for h := qs.held.first; h != nil; h = h.next {
-		held, idle, at := h.lastRenewed(now)
-		switch {
-		case !held:
-			s.Unreleased++
-			continue
-		case idle:
-			s.Idle++
-		default:
-			s.Held++
-		}
-		if !h.terms.noRenewal {
-			renewed = min(renewed, at)
-		}
-	}
-	s.OldestRenewal = now.Sub(renewed)
-	s.Waiters, s.Candidates, s.CleanUps = qs.waiting, qs.candidates, qs.cleaner.Len()
-	for q := range maps.Values(qs.byKey.All) {
-		if v := &q.view; q.head != nil && !q.head.candidate && v.Joined && v.Seen != nil {
-			s.Ahead = max(s.Ahead, (&HeldError{Status: *v.Seen, Place: v.Place}).Ahead())
-			if v.In {
-				s.InLine++
-			}
-		}
-		for w := q.head; w != nil; w = w.next { // a candidate may stand before others
-			if !w.candidate {
-				s.OldestWait = max(s.OldestWait, now.Sub(w.since))
-				break
-			}
-		}
-	}
-	s.Feed = qs.watch.State()
 }

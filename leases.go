@@ -1,0 +1,292 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// Leases are the leases that AcquireAll grants: one for each key, in the order in which
+// the keys were given. Each may also be used by itself.
+type Leases []*Lease
+
+// AcquireAll acquires several keys: all of them or none. A *Client first tries all keys at
+// once, which takes one trip to the database however many there are. If others hold some
+// of them, it keeps those that precede the first held key in byte order, gives back the
+// rest, and waits for one key after the other from there. So callers with keys in common
+// cannot deadlock, whatever the order in keys. While AcquireAll waits for one key it holds
+// the earlier ones: ask for few keys, and hold them for a short time.
+//
+// If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back the keys
+// that were granted, and the error says which key failed and why. The options apply to
+// each key, but those in a For to its key alone; a MaxWait applies to all keys together.
+func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOption) (Leases, error) {
+	sorted, err := usableKeys(l, keys)
+	if err != nil {
+		return nil, err
+	}
+	opts, own, err := apart(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := nestedAll(ctx, l, sorted, opts, own); err != nil {
+		return nil, err
+	}
+	patience := patienceIn(opts)
+	var leases Leases
+	if len(own) == 0 {
+		leases, err = tryTogether(ctx, l, sorted, opts)
+	}
+	if err != nil && !errors.Is(err, ErrHeld) {
+		return nil, errors.Join(err, leases.giveUp())
+	}
+	rest := sorted[len(leases):]
+	held, lose := context.WithCancelCause(ctx) // ends with ctx, and with every lease granted so far
+	defer lose(nil)
+	loseWith := func(lease *Lease) {
+		under := lease.Context(held) // of held, not of the one before: many leases must not make a long chain
+		context.AfterFunc(under, func() { lose(context.Cause(under)) })
+	}
+	if len(rest) > 0 {
+		for _, lease := range leases {
+			loseWith(lease)
+		}
+	}
+	for i, key := range rest {
+		lease, err := l.Acquire(held, key, patience.options(slices.Concat(opts, own[key]))...)
+		if err == nil {
+			leases = append(leases, lease)
+			if i < len(rest)-1 {
+				loseWith(lease)
+			}
+			continue
+		}
+		if lost := leases.Err(); lost != nil && ctx.Err() == nil {
+			err = fmt.Errorf("mongolock: acquire all: while waiting for %q: %w", key, lost)
+		}
+		return nil, errors.Join(err, leases.giveUp())
+	}
+	if lost := leases.Err(); lost != nil {
+		return nil, errors.Join(fmt.Errorf("mongolock: acquire all: %w", lost), leases.giveUp())
+	}
+	place := make(map[string]int, len(keys))
+	for i, key := range keys {
+		place[key] = i
+	}
+	slices.SortFunc(leases, func(a, b *Lease) int { return place[a.Key()] - place[b.Key()] })
+	return leases, nil
+}
+
+// nestedAll refuses keys that the caller holds already, before any of the others is acquired.
+func nestedAll(ctx context.Context, l Locker, keys []string, opts []AcquireOption, own map[string][]AcquireOption) error {
+	c, ok := l.(*Client)
+	if !ok {
+		return nil
+	}
+	for _, key := range keys {
+		t, err := c.ask(key, slices.Concat(opts, own[key]))
+		if err != nil {
+			return err
+		}
+		if err := c.nested(ctx, key, t); err != nil && !t.shares() {
+			return err
+		}
+	}
+	return nil
+}
+
+// tryTogether claims all keys at once, if l can do that and they are not in use in this
+// process. It returns the leases of the keys before the first one that others hold. A
+// Locker that wraps a client is not unwrapped: its Acquire may do more.
+func tryTogether(ctx context.Context, l Locker, keys []string, opts []AcquireOption) (Leases, error) {
+	c, ok := l.(*Client)
+	if !ok {
+		return nil, nil
+	}
+	t, err := c.ask(keys[0], opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ready(ctx, "acquire", keys[0]); err != nil {
+		return nil, err
+	}
+	return c.claimTogether(ctx, keys, t)
+}
+
+// usableKeys returns keys in byte order, or an error if a key is bad or given twice.
+func usableKeys(l Locker, keys []string) ([]string, error) {
+	switch {
+	case l == nil:
+		return nil, errors.New("mongolock: AcquireAll: the locker is nil")
+	case len(keys) == 0:
+		return nil, errors.New("mongolock: AcquireAll: no keys")
+	}
+	sorted := slices.Sorted(slices.Values(keys))
+	for i, key := range sorted {
+		if err := checkText("key", key, 1, maxKey); err != nil {
+			return nil, err
+		}
+		if i > 0 && key == sorted[i-1] {
+			return nil, fmt.Errorf("mongolock: AcquireAll: the key %q is given twice", key)
+		}
+	}
+	return sorted, nil
+}
+
+// apart parts the options of single keys from those of all.
+func apart(keys []string, opts []AcquireOption) (all []AcquireOption, own map[string][]AcquireOption, err error) {
+	for _, o := range opts {
+		f, ok := o.(forKey)
+		if !ok {
+			all = append(all, o)
+			continue
+		}
+		if !slices.Contains(keys, f.key) {
+			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): it is not among the keys", f.key)
+		}
+		if patienceIn(f.opts).limited {
+			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): MaxWait is for all keys together", f.key)
+		}
+		if own == nil {
+			own = make(map[string][]AcquireOption)
+		}
+		own[f.key] = append(own[f.key], f.opts...)
+	}
+	return all, own, nil
+}
+
+// A patience is how long AcquireAll waits for all keys together.
+type patience struct {
+	limited bool
+	until   time.Time
+}
+
+func patienceIn(opts []AcquireOption) patience {
+	t := terms{mode: store.Exclusive}
+	for _, o := range opts {
+		if o == nil || o.applyAcquire(&t) != nil {
+			return patience{} // the first call of Acquire reports the bad option
+		}
+	}
+	return patience{t.maxWait > 0, time.Now().Add(t.maxWait)}
+}
+
+// options returns opts with the rest of the patience, which is enough for at least one try.
+func (p patience) options(opts []AcquireOption) []AcquireOption {
+	if !p.limited {
+		return opts
+	}
+	return append(slices.Clip(opts), MaxWait(max(time.Until(p.until), time.Millisecond)))
+}
+
+// giveUp releases the leases that were granted, and waits for that no longer than for a claim
+// whose caller has left. A lost lease among them is already in the caller's error. A release that
+// fails, or takes longer, goes on in the background.
+func (all Leases) giveUp() error {
+	if len(all) == 0 {
+		return nil
+	}
+	for _, l := range all {
+		l.holding.unseen.Store(true)
+		l.end(ErrReleased)
+	}
+	given := make(chan struct{})
+	all[0].holding.client.background.Run(func() {
+		defer close(given)
+		giveBackAll(all.holdings())
+	})
+	timer := time.NewTimer(abandonedFor)
+	defer timer.Stop()
+	select {
+	case <-given:
+	case <-timer.C:
+		return nil
+	}
+	var errs []error
+	for _, l := range all {
+		if done, err := l.result(); !done || !errors.Is(err, ErrLost) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// giveBackUnseen ends leases that no caller has received, and frees their keys in the background.
+func (all Leases) giveBackUnseen() {
+	if len(all) == 0 {
+		return
+	}
+	for _, l := range all {
+		l.holding.unseen.Store(true)
+		l.end(ErrReleased)
+	}
+	c := all[0].holding.client
+	c.background.Run(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
+}
+
+// Context returns a context that ends with parent or with any of the leases, whichever
+// is first. context.Cause tells why it ended. Its Err reads the clock first, as the
+// context of a single lease does.
+func (all Leases) Context(parent context.Context) context.Context {
+	for _, l := range all {
+		parent = l.Context(parent)
+	}
+	return &leasesContext{Context: parent, leases: all}
+}
+
+// A leasesContext is a context that ends with any of several leases.
+type leasesContext struct {
+	context.Context
+	leases Leases
+}
+
+// Err reads the clock for every lease: a lease that ran out cancels the context.
+func (lc *leasesContext) Err() error {
+	for _, l := range lc.leases {
+		_ = l.Err()
+	}
+	return lc.Context.Err()
+}
+
+// Err returns nil while all leases are held. Afterwards it joins the reasons why leases ended.
+func (all Leases) Err() error {
+	var errs []error
+	for _, l := range all {
+		if err := l.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("%q: %w", l.Key(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Release ends all leases and then frees their keys: in one trip to the database, but for
+// keys that a waiter is in line for. It joins the errors of the single releases, and may be
+// called again. If one of the keys was taken away by force and the store cannot tell which,
+// every lease that it may have been reports an error matching ErrLost.
+func (all Leases) Release() error {
+	left := make(Leases, 0, len(all))
+	for _, l := range all {
+		if !l.leave() {
+			left = append(left, l)
+		}
+	}
+	giveBackAll(left.holdings())
+	var errs []error
+	for _, l := range all {
+		_, err := l.result()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (all Leases) holdings() []*holding {
+	hs := make([]*holding, len(all))
+	for i, l := range all {
+		hs[i] = l.holding
+	}
+	return hs
+}

@@ -1,0 +1,151 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/keeper"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
+	"github.com/mongolock/mongolock/store"
+)
+
+// sessions are those of a client, one after the other.
+type sessions struct {
+	client *Client
+	store  store.Sessions
+
+	mu        sync.Mutex
+	current   *session         // nil: none
+	beginning bool             // a session is being begun
+	beginAt   monotonic.Moment // the next session begins no earlier, after one that failed
+	closed    bool             // no other session begins
+	sweeping  bool             // a sweep is under way
+	again     bool             // another one follows it
+}
+
+// join returns the session that holdings join now. If there is none, it begins the next one in
+// the background.
+func (all *sessions) join() *session {
+	c := all.client
+	all.mu.Lock()
+	s := all.current
+	begin := s == nil && !all.beginning && !all.closed && !c.queues.drained.Load() && c.clock.Now() >= all.beginAt
+	all.beginning = all.beginning || begin
+	all.mu.Unlock()
+	if begin && !c.background.Go(all.begin) {
+		all.mu.Lock()
+		all.beginning = false
+		all.mu.Unlock()
+	}
+	return s
+}
+
+func (all *sessions) begin() {
+	c := all.client
+	s := &session{of: all, id: c.newID(), Slot: keeper.Slot{TTL: c.ttl, First: true}}
+	sent := c.clock.Now()
+	ctx, cancel := c.background.Bound(context.Background(), sent.Add(min(c.ttl, maxCall)))
+	left, err := all.store.BeginSession(ctx, s.says())
+	cancel()
+	now := c.clock.Now()
+	if err != nil {
+		c.logger.Warn("mongolock: could not begin a session; renewing leases one by one until the next attempt", "error", err)
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.beginning = false; err != nil {
+		all.beginAt = now.Add(c.ttl / 3)
+		return
+	}
+	var due monotonic.Moment
+	s.term, due = term.Granted(c.ttl, c.marginFor(c.ttl), sent, now, left, true)
+	if s.term.Over(now, 0) || all.closed {
+		return // the session runs out, and no holding is in it
+	}
+	s.trust.until.Store(int64(s.term.Trusted(0)))
+	s.timer = time.AfterFunc(s.term.Trusted(0).Sub(now), s.expire)
+	all.current = s
+	c.keeper.Add(s, due)
+}
+
+// remove ends the session in the store, and removes what it left.
+func (all *sessions) remove(s *session) error {
+	c := all.client
+	ctx, cancel := c.background.Within(context.Background(), maxCall)
+	err := all.store.EndSession(ctx, s.id)
+	cancel()
+	if err == nil {
+		all.sweep()
+	}
+	return err
+}
+
+// afterSleep ends the session if it ran out.
+func (all *sessions) afterSleep() {
+	all.mu.Lock()
+	s := all.current
+	all.mu.Unlock()
+	if s != nil {
+		s.expire()
+	}
+}
+
+// sweep removes what dead sessions left, of this client and of others, as far as the store has
+// met them. If a sweep is under way, another one follows it.
+func (all *sessions) sweep() {
+	c := all.client
+	all.mu.Lock()
+	first := !all.sweeping
+	all.sweeping, all.again = true, true
+	all.mu.Unlock()
+	for first && all.sweepAgain() {
+		c.keeper.Yield()
+		ctx, cancel := c.background.Within(context.Background(), maxCall)
+		freed, err := all.store.Sweep(ctx)
+		cancel()
+		if len(freed) > 0 {
+			c.freed(freed...)
+		}
+		if err != nil && c.background.Base().Err() == nil {
+			c.logger.Info("mongolock: what dead sessions left is not removed yet", "error", err)
+		}
+	}
+}
+
+func (all *sessions) sweepAgain() bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.sweeping, all.again = all.again, false
+	return all.sweeping
+}
+
+// close ends the session of a closed client, whose leases have been given back.
+func (all *sessions) close() {
+	all.mu.Lock()
+	all.closed = true
+	s := all.current
+	all.mu.Unlock()
+	if s == nil || !s.end(ErrClosed) {
+		return
+	}
+	if err := all.remove(s); err != nil && !errors.Is(err, ErrDisconnected) {
+		all.client.logger.Info("mongolock: the session runs out by itself", "error", err)
+	}
+}
+
+// broken returns what ends the leases that an operator broke, by the reasons for their IDs.
+func (all *sessions) broken(reasons map[string]string) (tell []func()) {
+	if len(reasons) == 0 {
+		return nil
+	}
+	for _, h := range all.client.queues.unsettled() {
+		if reason, is := reasons[h.ref.ID]; is {
+			tell = append(tell, func() { h.end(fmt.Errorf("%w: %s", ErrBroken, reason)) })
+		}
+	}
+	return tell
+}
