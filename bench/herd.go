@@ -16,7 +16,7 @@ import (
 
 // A herd is several clients, each with a driver of its own, that take one key in a loop.
 const (
-	herdSettles = 3 * time.Second
+	herdSettles = 20 * time.Second // the cursors of 32 processes open at once, and until then waiters are passed
 	herdLasts   = 8 * time.Second
 	herdWork    = 5 * time.Millisecond
 	herdOthers  = 40 // clients that wait for keys of their own meanwhile
