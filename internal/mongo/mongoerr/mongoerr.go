@@ -76,11 +76,18 @@ var refusals = []int{
 	7314600, // no retryable findAndModify on a time series
 }
 
+// tooLarge has the codes for a document that would be too large.
+var tooLarge = []int{
+	10334,   // BSONObjectTooLarge: of the command, and of an update that grows it by more than 16 kB beyond the limit
+	17419,   // of an update that grows it by less
+	17420,   // of an upsert
+	7655103, // the same, in later versions
+}
+
 const (
 	duplicateKey    = 11000
 	commandNotFound = 59
 	badValue        = 2
-	objectTooLarge  = 10334
 )
 
 // ClassOf sorts the error of one command. An error that combines several, as a bulk's may, is
@@ -112,7 +119,7 @@ func ClassOf(err error) Class {
 		return NoCommand
 	case code == badValue && noJournal(message):
 		return NoJournal
-	case code == objectTooLarge:
+	case slices.Contains(tooLarge, code):
 		return TooLarge
 	case slices.Contains(refusals, code):
 		return Refused
