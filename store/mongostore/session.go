@@ -271,7 +271,7 @@ func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) 
 	for _, id := range slices.Sorted(maps.Keys(old)) {
 		ids = append(ids, id)
 	}
-	return filter, append(update, bson.E{Key: "$pullAll", Value: bson.D{{Key: fieldSessions, Value: ids}}})
+	return filter, bson.D(mongobase.Change(update).Add("$pullAll", bson.E{Key: fieldSessions, Value: ids}))
 }
 
 // broke ends a break: it tells the session that the holder is under.

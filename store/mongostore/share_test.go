@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"math"
 	"slices"
@@ -505,6 +506,27 @@ func TestAPlaceThatIsTakenJustBeforeTheDeleteIsKept(t *testing.T) {
 			f.acquire(other, c)
 		})
 	}
+}
+
+// An update that has an operator twice is read as MongoDB does, or with the last of the two alone.
+func TestAJoinThatRemovesOldSessionsTakesItsPlaceOutOfTheLine(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	stays, leaves := permitClaim("k", 2, time.Minute), permitClaim("k", 2, time.Minute)
+	f.acquire(f.store, stays)
+	f.acquire(f.store, leaves)
+	waiting := f.waits(f.store, permitClaim("k", 2, time.Minute))
+	old := bson.A{}
+	for range oldSessions + 1 {
+		old = append(old, rand.Text())
+	}
+	_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{{Key: "$set", Value: bson.D{{Key: fieldSessions, Value: old}}}})
+	require.NoError(t, err)
+	f.release(leaves.Ref)
+	f.acquire(f.store, anew(waiting))
+	r := f.document("k")
+	assert.Empty(t, r.sessions, "the test shows nothing")
+	assert.Empty(t, r.Line)
 }
 
 func TestAFullDocumentTakesNoFurtherHolder(t *testing.T) {
