@@ -74,6 +74,10 @@ func (w *world) route(r *request) {
 		return
 	}
 	ids, named := r.cmd.IDs()
+	if r.cmd.NS() == locksNS && !named && !r.cmd.Many() {
+		w.respond(r, docdb.ErrNoShardKey)
+		return
+	}
 	both := r.cmd.NS() == locksNS && !named
 	for _, id := range ids {
 		both = both || w.shardOf(r.cmd.NS(), id) != w.shardOf(r.cmd.NS(), ids[0])

@@ -159,6 +159,7 @@ func Failure(code int32, message string, more ...bson.E) bson.D {
 var codeNames = map[int32]string{
 	2: "BadValue", 9: "FailedToParse", 14: "TypeMismatch", 26: "NamespaceNotFound", 28: "PathNotViable",
 	40: "ConflictingUpdateOperators", 43: "CursorNotFound", 48: "NamespaceExists", 50: "MaxTimeMSExpired",
+	52: "DollarPrefixedFieldName", 56: "EmptyFieldName", 61: "ShardKeyNotFound",
 	59: "CommandNotFound", 66: "ImmutableField", 136: "CappedPositionLost", 166: "CommandNotSupportedOnView", 175: "QueryPlanKilled", 189: "PrimarySteppedDown", 225: "TransactionTooOld",
 	10107: "NotWritablePrimary", 11000: "DuplicateKey", 11602: "InterruptedDueToReplStateChange", 7314600: "Location7314600",
 }

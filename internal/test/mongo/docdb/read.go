@@ -1,6 +1,7 @@
 package docdb
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,10 @@ const defaultAwait = time.Second
 func (db *DB) find(c Command) (bson.D, error) {
 	coll := db.colls[c.NS()]
 	filter := field[bson.D](c.Body, "filter")
+	projection := field[bson.D](c.Body, "projection")
+	if err := projectable(projection); err != nil {
+		return nil, err
+	}
 	if field[bool](c.Body, "tailable") {
 		return db.tail(c, coll, filter)
 	}
@@ -38,7 +43,6 @@ func (db *DB) find(c Command) (bson.D, error) {
 		found = found[:int(limit)]
 	}
 	batch := bson.A{}
-	projection := field[bson.D](c.Body, "projection")
 	for _, d := range found {
 		batch = append(batch, projected(d, projection))
 	}
@@ -63,23 +67,55 @@ func bySort(sort, a, b bson.D) int {
 // projected keeps the fields that a projection names, or leaves out those that it names
 // with 0.
 func projected(d, projection bson.D) bson.D {
-	if len(projection) == 0 {
+	switch {
+	case len(projection) == 0:
 		return d
-	}
-	if !truth(projection[0].Value) {
-		for _, e := range projection {
-			d = without(d, e.Key)
+	case truth(projection[0].Value):
+		if _, named := get(projection, "_id"); !named {
+			projection = append(bson.D{{Key: "_id", Value: 1}}, projection...)
 		}
-		return d
+		return kept(d, projection)
 	}
-	kept := bson.D{}
+	for _, e := range projection {
+		d = without(d, e.Key)
+	}
+	return d
+}
+
+// kept returns the fields at some paths.
+func kept(d, paths bson.D) bson.D {
+	some := bson.D{}
 	for _, e := range d {
-		v, named := get(projection, e.Key)
-		if named && truth(v) || !named && e.Key == "_id" {
-			kept = append(kept, e)
+		var inside bson.D
+		for _, p := range paths {
+			name, rest, deeper := strings.Cut(p.Key, ".")
+			if name == e.Key && deeper {
+				inside = append(inside, bson.E{Key: rest, Value: p.Value})
+			} else if name == e.Key {
+				some = append(some, e)
+			}
+		}
+		if in, is := e.Value.(bson.D); is && len(inside) > 0 {
+			some = append(some, bson.E{Key: e.Key, Value: kept(in, inside)})
 		}
 	}
-	return kept
+	return some
+}
+
+// projectable refuses a projection that keeps some fields and leaves out others, or that names a path
+// and a part of it.
+func projectable(projection bson.D) error {
+	for i, e := range projection {
+		if truth(e.Value) != truth(projection[0].Value) {
+			return failure{31254, fmt.Sprintf("cannot do exclusion and inclusion of fields in one projection, at %s", e.Key)}
+		}
+		for _, other := range projection[:i] {
+			if e.Key == other.Key || strings.HasPrefix(e.Key, other.Key+".") || strings.HasPrefix(other.Key, e.Key+".") {
+				return failure{31249, fmt.Sprintf("path collision at %s", e.Key)}
+			}
+		}
+	}
+	return nil
 }
 
 func batched(name string, id int64, ns string, batch bson.A) bson.D {

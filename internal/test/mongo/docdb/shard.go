@@ -51,6 +51,23 @@ func (c Command) IDs() (ids []string, named bool) {
 	return ids, len(ids) > 0
 }
 
+// ErrNoShardKey answers a write to one document that does not name the shard key, as before MongoDB 7.1.
+var ErrNoShardKey = Failure(61, "the query must contain the shard key")
+
+// Many reports whether a command may be about documents on several shards.
+func (c Command) Many() bool {
+	switch c.Name {
+	case "findAndModify":
+		return false
+	case "update", "delete":
+		return !slices.ContainsFunc(field[bson.A](c.Body, c.Name+"s"), func(of any) bool {
+			most, _ := number(mustGet(of.(bson.D), "limit"))
+			return !field[bool](of.(bson.D), "multi") && (c.Name == "update" || most > 0)
+		})
+	}
+	return true
+}
+
 // Part returns a command with only those of its statements whose _id keep accepts. They keep
 // their numbers.
 func (c Command) Part(keep func(id string) bool) Command {

@@ -54,18 +54,45 @@ func replaced(d, by bson.D) (bson.D, error) {
 	return append(next, without(by, "_id")...), nil
 }
 
-// conflicts refuses an update that names one path twice, or a path and a part of it.
+// conflicts refuses an update that names one path twice, or a path and a part of it, or a path that
+// no field can have. An operator without fields is refused as by MongoDB 4.4. One that stands twice is
+// refused, too: MongoDB takes both, and a server that reads them into a map takes the last.
 func conflicts(update bson.D) error {
+	if len(update) == 0 || !strings.HasPrefix(update[0].Key, "$") {
+		return nil
+	}
 	var seen []string
-	for _, op := range update {
-		fields, _ := op.Value.(bson.D)
+	for i, op := range update {
+		if slices.ContainsFunc(update[:i], func(o bson.E) bool { return o.Key == op.Key }) {
+			return failure{9, op.Key + " stands twice"}
+		}
+		fields, is := op.Value.(bson.D)
+		if is && len(fields) == 0 {
+			return failure{9, op.Key + " is empty: a field must be named"}
+		}
 		for _, f := range fields {
+			if err := nameable(f.Key); err != nil {
+				return err
+			}
 			for _, other := range seen {
 				if f.Key == other || strings.HasPrefix(f.Key, other+".") || strings.HasPrefix(other, f.Key+".") {
 					return failure{40, fmt.Sprintf("updating the path %q would create a conflict at %q", f.Key, other)}
 				}
 			}
 			seen = append(seen, f.Key)
+		}
+	}
+	return nil
+}
+
+// nameable refuses a path that cannot be stored.
+func nameable(path string) error {
+	for part := range strings.SplitSeq(path, ".") {
+		switch {
+		case part == "":
+			return failure{56, fmt.Sprintf("the update path %q contains an empty field name", path)}
+		case part[0] == '$':
+			return failure{52, fmt.Sprintf("the dollar ($) prefixed field %q in %q is not valid for storage", part, path)}
 		}
 	}
 	return nil

@@ -148,6 +148,9 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 		return e.image.(image).reply(fields), nil, nil
 	}
 	query := field[bson.D](c.Body, "query")
+	if err := projectable(fields); err != nil {
+		return nil, nil, err
+	}
 	if err := conflicts(field[bson.D](c.Body, "update")); err != nil {
 		return nil, nil, err
 	}

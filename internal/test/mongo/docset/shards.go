@@ -46,6 +46,9 @@ func (s *Set) route(c docdb.Command) bson.D {
 		return bson.D{{Key: "cursor", Value: bson.D{{Key: "firstBatch", Value: bson.A{}}, {Key: "id", Value: int64(0)}, {Key: "ns", Value: c.NS()}}}, {Key: "ok", Value: 1.0}}
 	}
 	ids, named := c.IDs()
+	if locks && !named && !c.Many() {
+		return docdb.ErrNoShardKey
+	}
 	if !locks || !named && c.Name != "find" {
 		return s.on(0, c)
 	}
