@@ -171,14 +171,14 @@ func TestNightly(t *testing.T) {
 	jobs, err := schedule.New(server.Database("mongolock").Collection("jobs"))
 	require.NoError(t, err)
 	first := start(t, "nightly")
-	require.Eventually(t, func() bool { return jobs.RunNow(t.Context(), "nightly-report") == nil }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return jobs.RunNow(t.Context(), "nightly-report") == nil }, time.Minute, 20*time.Millisecond)
 	first.interrupted() // long before it has looked what else is to be run
 	second := start(t, "nightly")
 	second.says("writing the report, attempt 1")
 	require.Eventually(t, func() bool {
 		state, err := jobs.Job(t.Context(), "nightly-report")
 		return err == nil && len(state.Past) == 1 && state.Past[0].Outcome == schedule.Succeeded
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	second.interrupted()
 }
 
@@ -229,7 +229,7 @@ func TestOutbox(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, err := outbox.CountDocuments(t.Context(), bson.M{"state": "sent"})
 		return err == nil && n == 1
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	relay.interrupted()
 	require.Len(t, came, 2)
 	assert.Greater(t, came[1].Sub(came[0]), 400*time.Millisecond, "between the attempts")
@@ -250,7 +250,7 @@ func TestPartitions(t *testing.T) {
 		require.Eventually(t, func() bool {
 			got, err := messages.CountDocuments(t.Context(), bson.M{"state": "sent"})
 			return err == nil && got == n
-		}, 20*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 	}
 	insert(1)
 	a := start(t, "partitions")
@@ -263,7 +263,7 @@ func TestPartitions(t *testing.T) {
 			has[p.Worker]++
 		}
 		return err == nil && len(s.Workers) == 2 && has[s.Workers[0].ID] == 32 && has[s.Workers[1].ID] == 32
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	insert(2)
 	sent(128)
 	for i, p := range []*process{a, b} {
@@ -323,7 +323,7 @@ func TestPermits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := locks.Inspect(t.Context(), "render")
 		return err == nil && len(s.Line) == 1
-	}, 20*time.Second, 20*time.Millisecond, "it waits")
+	}, time.Minute, 20*time.Millisecond, "it waits")
 	require.NoError(t, taken[1].Release())
 	fourth.says("rendering")
 	fourth.ends(0)

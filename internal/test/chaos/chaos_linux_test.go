@@ -39,7 +39,7 @@ func defaultOrders() orders {
 
 func TestNoChaosBreaksAPromise(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown", "transactions")
-	h, faults := run(t, defaultOrders(), *chaosFor, (*cluster).nemesisUntilTried)
+	h, faults := run(t, defaultOrders(), *chaosFor, func(c *cluster, ctx context.Context) { c.untilTried(ctx, c.nemesis) })
 	grants, saved := grantsByWay(h.Events), savesInTransaction(h.Events)
 	total := 0
 	for _, n := range grants {
@@ -61,16 +61,16 @@ func TestNoChaosBreaksAPromise(t *testing.T) {
 // enoughForAll is how long a run is of which everything is expected that workers do.
 const enoughForAll = 30 * time.Second
 
-// nemesisUntilTried works, if it was to work long, for up to half as long again until workers
+// untilTried lets a nemesis work, if it was to work long, for up to half as long again until workers
 // have done everything that they do: by chance none may have come to one thing or the other.
-func (c *cluster) nemesisUntilTried(ctx context.Context) {
-	c.nemesis(ctx)
+func (c *cluster) untilTried(ctx context.Context, nemesis func(context.Context)) {
+	nemesis(ctx)
 	for range 5 {
 		if *chaosFor < enoughForAll || len(untried(readLogs(c.t, c.dir))) == 0 {
 			return
 		}
 		more, cancel := context.WithTimeout(c.t.Context(), *chaosFor/10)
-		c.nemesis(more)
+		nemesis(more)
 		cancel()
 	}
 }
