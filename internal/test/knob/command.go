@@ -47,7 +47,8 @@ func Command(what string, filter, update bson.D, opts *options.FindOneAndUpdateO
 			opts = options.FindOneAndUpdate().SetReturnDocument(options.After).SetUpsert(true)
 		}
 		if RenewalSets {
-			update = append(bson.D{{Key: "$set", Value: update[0].Value}}, update[1:]...)
+			set := slices.Concat(update[0].Value.(bson.D), update[1].Value.(bson.D))
+			update = append(bson.D{{Key: "$set", Value: set}}, update[2:]...)
 		}
 		if RenewalKeepsBeat || BeatCounts {
 			update = withoutBeat(update)
