@@ -75,43 +75,55 @@ func (e *HeldError) Ahead() int {
 }
 
 func (e *HeldError) Error() string {
-	var b strings.Builder
-	ahead, is := e.Ahead(), "held"
-	if ahead > 0 && e.Free() {
-		is = "free"
-	}
-	fmt.Fprintf(&b, "mongolock: %q is %s", e.Key, is)
-	live, confirming := 0, 0
-	for _, h := range e.Holders {
+	var first *Holder
+	live, confirming, released := 0, 0, 0
+	for i, h := range e.Holders {
 		if !e.Live(h) {
 			continue
+		}
+		if live++; live == 1 {
+			first = &e.Holders[i]
+		}
+		if h.Released {
+			released++
 		}
 		if e.Confirming(h) {
 			confirming++
 		}
-		if live++; live == 1 {
-			b.WriteString(" by ")
-			if e.Here {
-				b.WriteString("this process, ")
-			}
-			b.WriteString(h.Owner)
-			if h.Note != "" {
-				fmt.Fprintf(&b, " (%s)", h.Note)
-			}
-			if h.Weight > 1 {
-				fmt.Fprintf(&b, " with %d permits", h.Weight)
-			}
+	}
+	ahead, is := e.Ahead(), "held"
+	switch {
+	case live > 0 && released == live:
+		is = "kept"
+	case live == 0 && ahead > 0:
+		is = "free"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "mongolock: %q is %s", e.Key, is)
+	if first != nil {
+		b.WriteString(" by ")
+		if e.Here {
+			b.WriteString("this process, ")
+		}
+		b.WriteString(first.Owner)
+		if first.Note != "" {
+			fmt.Fprintf(&b, " (%s)", first.Note)
+		}
+		if first.Weight > 1 {
+			fmt.Fprintf(&b, " with %d permits", first.Weight)
 		}
 	}
 	if live > 1 {
 		fmt.Fprintf(&b, " and %d more", live-1)
 	}
-	if live == 1 && slices.ContainsFunc(e.Holders, func(h Holder) bool { return h.Lingers != "" && e.Live(h) }) {
+	if live == 1 && first.Lingers != "" {
 		b.WriteString(", which may be idle,")
 	}
 	switch left := e.Left(); {
 	case left > 0 && confirming == live:
 		fmt.Fprintf(&b, ", which ran out; that will be confirmed within %v", left.Round(time.Millisecond))
+	case is == "kept":
+		fmt.Fprintf(&b, ", which released it, for another %v", left.Round(time.Millisecond))
 	case left > 0:
 		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
 	}

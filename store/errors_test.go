@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -38,5 +39,24 @@ func TestAnyOtherErrorIsUncertain(t *testing.T) {
 	for _, err := range []error{nil, errors.New("connection reset"), context.Canceled, context.DeadlineExceeded, errors.ErrUnsupported} {
 		assert.False(t, store.IsVerdict(err), "%v", err)
 		assert.False(t, store.IsCertain(err), "%v", err)
+	}
+}
+
+func TestAHeldErrorSaysThatAKeyIsOnlyKept(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	done := store.Holder{Owner: "billing-1", ExpireAt: now.Add(20 * time.Second), Released: true}
+	works := store.Holder{Owner: "billing-2", ExpireAt: now.Add(30 * time.Second)}
+	ranOut := store.Holder{Owner: "billing-3", ExpireAt: now.Add(-time.Second)}
+	for _, test := range []struct {
+		holders []store.Holder
+		text    string
+	}{
+		{[]store.Holder{done}, `"k" is kept by billing-1, which released it, for another 20s`},
+		{[]store.Holder{ranOut, done}, `"k" is kept by billing-1, which released it, for another 20s`},
+		{[]store.Holder{done, works}, `"k" is held by billing-1 and 1 more for another 30s unless renewed`},
+		{[]store.Holder{ranOut}, `"k" is held`},
+	} {
+		err := &store.HeldError{Status: store.Status{Key: "k", Mode: store.Shared, Now: now, Holders: test.holders}}
+		assert.EqualError(t, err, "mongolock: "+test.text)
 	}
 }

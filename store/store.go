@@ -103,11 +103,12 @@ type Holder struct {
 	Note     string    `json:"note,omitempty"`
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
-	Broken   string    `json:"broken,omitempty"`  // why an operator broke it, or empty
-	Session  string    `json:"session,omitempty"` // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
-	Lingers  string    `json:"lingers,omitempty"` // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
-	Yields   string    `json:"yields,omitempty"`  // if not empty, the holder wants to know at this address of those who wait
-	Weight   int       `json:"weight,omitempty"`  // how many permits it has; 0 stands for 1
+	Broken   string    `json:"broken,omitempty"`   // why an operator broke it, or empty
+	Released bool      `json:"released,omitempty"` // its lease was released; MinHold keeps the key until ExpireAt
+	Session  string    `json:"session,omitempty"`  // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
+	Lingers  string    `json:"lingers,omitempty"`  // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
+	Yields   string    `json:"yields,omitempty"`   // if not empty, the holder wants to know at this address of those who wait
+	Weight   int       `json:"weight,omitempty"`   // how many permits it has; 0 stands for 1
 
 	// KnownBy is the latest time, by the clock of the Status, at which the store will know that
 	// the holder is over, if it does not renew. Zero means ExpireAt. A store whose clock may
@@ -132,6 +133,9 @@ func (h Holder) Format(f fmt.State, _ rune) {
 	}
 	if h.Broken != "" {
 		_, _ = fmt.Fprintf(f, ", broken: %q", h.Broken)
+	}
+	if h.Released {
+		_, _ = fmt.Fprint(f, ", released")
 	}
 	_, _ = fmt.Fprint(f, "}")
 }

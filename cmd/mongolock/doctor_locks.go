@@ -186,7 +186,7 @@ func (x *exam) longest(ctx context.Context) []finding {
 	var first []held
 	live := 0
 	err := x.eachHolder(ctx, func(v keyView, h holderView) {
-		if !h.Live {
+		if !h.Live || h.Released {
 			return
 		}
 		live++
@@ -220,7 +220,7 @@ func (x *exam) dead(ctx context.Context) []finding {
 	var oldest time.Duration
 	left := 0
 	err := x.eachHolder(ctx, func(v keyView, h holderView) {
-		if h.Live {
+		if h.Live || h.Released { // its process released it; it was kept for a while, and nobody has asked since
 			return
 		}
 		if left++; left <= namesShown {

@@ -299,6 +299,21 @@ func TestDoctorNamesHoldersThatRanOut(t *testing.T) {
 	p.doctor().says("dead holders", warning, "nightly of billing-7")
 }
 
+func TestDoctorDoesNotTakeAKeyThatWasKeptForADeadHolder(t *testing.T) {
+	p := newProgram(t)
+	client, err := mongolock.New(p.database().Collection("locks"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	lease, err := client.TryAcquire(t.Context(), "nightly", mongolock.MinHold(time.Second))
+	require.NoError(t, err)
+	require.NoError(t, lease.Release())
+	p.doctor().says("held longest", ok, "no key is held")
+	status, err := client.Inspect(t.Context(), "nightly")
+	require.NoError(t, err)
+	time.Sleep(status.Left() + 10*time.Millisecond) // real: the server's clock goes on
+	p.doctor().says("dead holders", ok, "none has run out and is left")
+}
+
 func TestDoctorNamesAKeyThatIsHeldForLong(t *testing.T) {
 	p := newProgram(t)
 	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("billing-7"))

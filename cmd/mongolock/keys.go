@@ -31,6 +31,7 @@ type holderView struct {
 	ExpireAt time.Time `json:"expireAt"`
 	Live     bool      `json:"live"`
 	Broken   string    `json:"broken,omitempty"`
+	Released bool      `json:"released,omitempty"` // --min-hold keeps the key until ExpireAt
 
 	// A holder that ran out counts as live until the server can be sure, which is by KnownBy at
 	// the latest.
@@ -84,7 +85,7 @@ func viewOf(s mongolock.Status) keyView {
 		v.Line = append(v.Line, view)
 	}
 	for _, h := range s.Holders {
-		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Live: s.Live(h), Broken: h.Broken}
+		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Live: s.Live(h), Broken: h.Broken, Released: h.Released}
 		if view.Confirming = s.Confirming(h); view.Confirming {
 			view.KnownBy = h.KnownBy.UTC()
 		}
@@ -189,6 +190,8 @@ func (v keyView) stateOf(h holderView) (string, tone) {
 		return fmt.Sprintf("ran out %s ago, being confirmed, free in %s at most", span(v.Now.Sub(h.ExpireAt)), span(h.KnownBy.Sub(v.Now))), yellow
 	case h.Broken != "":
 		return "broken: " + shown(h.Broken), red
+	case h.Released:
+		return "released, kept for another " + span(h.ExpireAt.Sub(v.Now)), yellow
 	}
 	return span(h.ExpireAt.Sub(v.Now)) + " left", green
 }

@@ -247,6 +247,9 @@ func by(e *mongolock.HeldError) (text string) {
 	for _, h := range e.Holders {
 		if e.Live(h) {
 			text = fmt.Sprintf(" by %s for %s", shown(h.Owner), span(e.Now.Sub(h.Since)))
+			if h.Released {
+				text = fmt.Sprintf(" by %s, which released it, for another %s", shown(h.Owner), span(h.ExpireAt.Sub(e.Now)))
+			}
 			break
 		}
 	}

@@ -139,7 +139,7 @@ func (r *record) status(now time.Time) store.Status {
 	s.Mode, s.Limit = r.Mode, r.Limit
 	for _, h := range r.Holders {
 		s.Holders = append(s.Holders, store.Holder{
-			ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt, Broken: h.Reason, Weight: h.Weight,
+			ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt, Broken: h.Reason, Released: h.Released, Weight: h.Weight,
 		})
 	}
 	slices.SortStableFunc(s.Holders, func(a, b store.Holder) int {

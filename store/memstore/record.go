@@ -131,7 +131,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(), Lingers: h.lingers, Yields: h.yields, Weight: h.weight,
+			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Released: h.released, Session: h.sessionID(), Lingers: h.lingers, Yields: h.yields, Weight: h.weight,
 		}
 	}
 	if len(s.Holders) > 1 {

@@ -50,6 +50,6 @@ func (s lingersUnseen) Acquire(ctx context.Context, c store.Claim) (store.Grant,
 
 func hide(s store.Status) {
 	for i := range s.Holders {
-		s.Holders[i].Lingers, s.Holders[i].Yields = "", ""
+		s.Holders[i].Lingers, s.Holders[i].Yields, s.Holders[i].Released = "", "", false
 	}
 }

@@ -16,6 +16,7 @@ var releaseClaims = []claim{
 	{"AReleaseCanKeepTheKeyForLessThanItsTTL", aReleaseCanKeepTheKeyForLessThanItsTTL},
 	{"AKeptKeyIsFreeOnceItsTimeIsOver", aKeptKeyIsFreeOnceItsTimeIsOver},
 	{"AKeptKeyCannotBeRenewedOrTransferred", aKeptKeyCannotBeRenewedOrTransferred},
+	{"AKeptKeyIsShownAsReleased", aKeptKeyIsShownAsReleased},
 }
 
 func aReleaseFreesTheKeyAtOnce(e *env) {
@@ -86,6 +87,20 @@ func aKeptKeyIsFreeOnceItsTimeIsOver(e *env) {
 	_, free := e.keep(h, time.Millisecond)
 	e.sleepUntil(free)
 	e.hold(h.Key, long)
+}
+
+func aKeptKeyIsShownAsReleased(e *env) {
+	h := e.hold(e.key("kept"), long)
+	if status := e.look(h.Key); e.only(status).Released {
+		e.Errorf("a holder that nobody released is shown as %+v", status)
+	}
+	e.keep(h, 2*long)
+	refusal := e.refused(e.claim(h.Key, long))
+	for _, status := range []store.Status{refusal.Status, e.look(h.Key)} {
+		if !e.only(status).Released {
+			e.Errorf("a released holder is shown as %+v", status)
+		}
+	}
 }
 
 func aKeptKeyCannotBeRenewedOrTransferred(e *env) {

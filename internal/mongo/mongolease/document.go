@@ -78,7 +78,6 @@ func (d Document) Seen(key string, mode store.Mode, limit int, now time.Time) st
 type Holder struct {
 	store.Holder
 	IsBroken bool
-	Released bool // released under MinHold: the key stays taken
 
 	TTL   time.Duration
 	Beat  int64
