@@ -57,7 +57,7 @@ func useLocks(t *testing.T, coll *mongo.Collection) (mongolock.Stats, []string) 
 	// This many are renewed and released in bulk. A command that is cut off before it is sent
 	// counts too, so there is time enough.
 	for i := range 20 {
-		_, err := one.Acquire(t.Context(), fmt.Sprint("many ", i), mongolock.TTL(pace.Of(2*time.Second)))
+		_, err := one.Acquire(t.Context(), fmt.Sprint("many ", i), mongolock.TTL(pace.Of(6*time.Second)))
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return one.Stats().Commands["update"] > 0 }, pace.Of(20*time.Second), 10*time.Millisecond)
