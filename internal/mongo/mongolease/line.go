@@ -304,11 +304,11 @@ func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mon
 	}
 	var gone []store.Place
 	for n, w := range line[:min(at+1, len(line))] {
-		if n < at && w.Place != c.Pass && !seen.Stale(w) {
-			continue // shares the key
-		}
 		if c.Mode == store.Exclusive && at < len(line) {
 			still = append(still, s.Lock.At(n, w.Place))
+		}
+		if n < at && w.Place != c.Pass && !seen.Stale(w) {
+			continue // shares the key, or wants more permits than are set
 		}
 		if n < at && w.Place != c.Pass {
 			still = append(still, s.Lock.unseen(w))
