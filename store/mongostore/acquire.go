@@ -88,7 +88,7 @@ func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 
 // contest takes a key over if no holder is live any more, and it is the claim's turn.
 func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant, error) {
-	if err := s.seeing(ctx, c.Key, &image); err != nil {
+	if err := s.seeing(ctx, c.Key, c, &image); err != nil {
 		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
 	still, out, err := s.steps.Contest(ctx, c.Claim, image)
@@ -103,7 +103,7 @@ func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant
 	if image, err = s.obstacle(ctx, c); err != nil {
 		return store.Grant{}, err
 	}
-	if err := s.seeing(ctx, c.Key, &image); err != nil {
+	if err := s.seeing(ctx, c.Key, c, &image); err != nil {
 		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
 	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)

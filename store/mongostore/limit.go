@@ -87,13 +87,20 @@ func (s *Store) findWithLimit(ctx context.Context, key string) (image reply, l l
 	return image, l, err
 }
 
-// seeing makes an image show the number too, if its document is of permits, or if somebody waits
-// for some: it reads that, unless the image has it.
-func (s *Store) seeing(ctx context.Context, key string, image *reply) error {
-	if !image.Found() || image.Record.knowsSet || !image.Record.permits() {
+// seeing makes an image show the number too, unless it does: for a claim of permits, or if some are
+// held or waited for. c is nil if no claim is under way.
+func (s *Store) seeing(ctx context.Context, key string, c *claim, image *reply) error {
+	claims := c != nil && c.Mode == store.Permits
+	if !image.Found() || image.Record.knowsSet || !claims && !image.Record.permits() {
 		return nil
 	}
-	r, err := s.base.Find(ctx, bson.D{limitName(key)})
+	return s.seeNumber(ctx, key, image, claims && s.untold(c, *image))
+}
+
+// seeNumber makes an image show the number as it is now, or, unless current is set, as it was before a
+// primary was deposed.
+func (s *Store) seeNumber(ctx context.Context, key string, image *reply, current bool) error {
+	r, err := s.base.FindOne(ctx, bson.D{limitName(key)}, current)
 	if err != nil {
 		return err
 	}
@@ -103,6 +110,14 @@ func (s *Store) seeing(ctx context.Context, key string, image *reply) error {
 	}
 	image.Record = image.Record.with(l)
 	return nil
+}
+
+// untold reports whether no revision tells a claim of permits that another number was set: through a
+// router that may be on another shard, whose primary was deposed. The first of a key's permits is
+// there whatever the number.
+func (s *Store) untold(c *claim, image reply) bool {
+	joins := image.Found() && (image.Record.mode == store.Permits || len(image.Record.Holders) == 0)
+	return s.base.Kind().Router || c.Weight > 1 && !joins
 }
 
 // permits reports whether permits of the key are held, or waited for.
@@ -117,7 +132,7 @@ func (r record) permits() bool {
 // If that fails too few or too many are, which costs them time.
 func (s *Store) besides(ctx context.Context, key string, image reply) reply {
 	if len(image.Record.Line) > 0 {
-		_ = s.seeing(ctx, key, &image)
+		_ = s.seeing(ctx, key, nil, &image)
 	}
 	return image
 }

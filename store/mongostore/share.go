@@ -87,6 +87,9 @@ func (s *Store) firstLook(ctx context.Context, c *claim) (image reply, err error
 func (s *Store) look(ctx context.Context, c *claim) (image reply, err error) {
 	if c.Mode == store.Permits {
 		image, _, err = s.findWithLimit(ctx, c.Key)
+		if err == nil && s.untold(c, image) {
+			err = s.seeNumber(ctx, c.Key, &image, true)
+		}
 		return image, err
 	}
 	return s.find(ctx, c.Key)
@@ -97,7 +100,7 @@ func (s *Store) look(ctx context.Context, c *claim) (image reply, err error) {
 func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant, done bool, err error) {
 	over, err := s.judging(ctx, c, &image)
 	if err == nil {
-		err = s.seeing(ctx, c.Key, &image)
+		err = s.seeing(ctx, c.Key, c, &image)
 	}
 	if err != nil {
 		return g, true, c.Attempt.NotApplied(err)

@@ -19,7 +19,11 @@ type Kind struct {
 	Set      bool // a member of a replica set, or in front of some
 	Sessions bool
 	Numbers  bool // writes may carry transaction numbers
+	Current  bool // it has linearizable reads. One could end a MongoDB 4.4 that stepped down.
 }
+
+// wireOf50 is the maxWireVersion of MongoDB 5.0.
+const wireOf50 = 13
 
 // Kind returns the kind of the server. It is known after the first Read.
 func (b *Base) Kind() Kind {
@@ -248,6 +252,9 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
 	k.Set = k.Router || member
 	k.Sessions = hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
 	k.Numbers = k.Sessions && b.retries && k.Set
+	_, primary := hello.Lookup("electionId").ObjectIDOK()
+	wire, _ := hello.Lookup("maxWireVersion").AsInt64OK()
+	k.Current = (k.Router || primary) && wire >= wireOf50
 	if k.Router {
 		if err := b.checkSharding(ctx); err != nil {
 			return err

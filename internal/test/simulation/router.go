@@ -24,6 +24,8 @@ type migration struct {
 
 const locksNS = lockDB + "." + lockColl
 
+const chunkMoved = "chunk migrated" // the fault
+
 // routerApart is how many times as far a router's clock may be off as those of members.
 const routerApart = 10
 
@@ -173,24 +175,31 @@ func (w *world) gather(r *request) {
 }
 
 // toBoth sends a command to both shards, once there is a primary of each and nothing is on the
-// move. Both run it at one instant: if a chunk came to one of them after it had left the other,
-// the shards would notice, and the router begin again.
+// move. Each runs it at an instant of its own. If a chunk has moved in between, the shards notice, and
+// the router begins again.
 func (w *world) toBoth(r *request, parts []*request) {
 	r.tries++
 	d := w.rng("hop " + r.name + " " + itoa(r.tries))
-	w.after(d.between(20*time.Microsecond, time.Millisecond), func() {
-		ready := len(w.moving) == 0
-		for shard, part := range parts {
-			m := w.shards[shard].primaryOf(r.client.id, 0)
-			if ready = ready && m != nil && m.up; ready {
-				part.member, part.epoch = m, m.epoch
-			}
+	hop := func(then func()) { w.after(d.between(20*time.Microsecond, time.Millisecond), then) }
+	first, moved := d.n(len(parts)), 0
+	run := func(shard int) bool {
+		part, m := parts[shard], w.shards[shard].primaryOf(r.client.id, 0)
+		if m == nil || !m.up || len(w.moving) > 0 || w.faults[chunkMoved] != moved {
+			return false
 		}
+		part.member, part.epoch = m, m.epoch
+		m.handle(part)
+		return true
+	}
+	hop(func() {
+		moved = w.faults[chunkMoved]
 		switch {
-		case ready:
-			for _, part := range parts {
-				part.member.handle(part)
-			}
+		case run(first):
+			hop(func() {
+				if !run(1 - first) {
+					w.gather(r)
+				}
+			})
 		case w.since() > r.sent+patience:
 			w.respond(r, errNoPrimary.reply())
 		default:
@@ -206,7 +215,7 @@ func (w *world) scheduleMigrations() {
 			if w.moving[x.key] > 0 {
 				return
 			}
-			w.fault("chunk migrated")
+			w.fault(chunkMoved)
 			w.moving[x.key] = w.since() + x.long
 			w.logf("%s moves from shard %d", x.key, w.shardOf(locksNS, x.key))
 			w.noteLocked(history.Event{Kind: history.Trouble, Client: -1, Note: history.Failover, Until: x.at + x.long + time.Second})

@@ -96,7 +96,7 @@ func (m *member) handle(r *request) {
 		return
 	}
 	before := m.db.Len()
-	if readsMajority(c) {
+	if c.Reads("majority") {
 		reply, _ := m.settled().Do(c, m.now(), false)
 		w.record(Step{Kind: Committed, Shard: m.c.shard, Term: m.term, Length: m.point})
 		m.recordRan(r, before, reply)
@@ -161,7 +161,7 @@ func (m *member) answered(r *request, reply bson.D, before int) {
 	}
 	reply = m.stamped(reply)
 	switch {
-	case r.cmd.Majority():
+	case r.cmd.Majority(), r.cmd.Reads("linearizable"): // that read makes sure that its server is the primary still
 		m.waitForMajority(r, reply, m.db.Len())
 	case r.cmd.Name == "getMore" && docdb.Nothing(reply):
 		m.waitForNews(r)
@@ -206,6 +206,10 @@ func (m *member) waitForMajority(r *request, reply bson.D, n int) {
 	}
 	if limit := r.cmd.Limit(); limit > 0 {
 		w.after(limit, func() {
+			if !r.cmd.Writes() {
+				end(errTimeLimit.reply())
+				return
+			}
 			end(append(slices.Clone(reply), bson.E{Key: "writeConcernError", Value: bson.D{
 				{Key: "code", Value: int32(50)}, {Key: "codeName", Value: "MaxTimeMSExpired"}, {Key: "errmsg", Value: "operation exceeded time limit"},
 			}}))

@@ -93,6 +93,12 @@ func (c Command) Majority() bool {
 	return w == "majority"
 }
 
+// Reads reports whether the command is a find under that read concern.
+func (c Command) Reads(level string) bool {
+	concern, _ := get(c.Body, "readConcern.level")
+	return c.Name == "find" && concern == level
+}
+
 // Awaits returns how long a getMore may wait for something to read.
 func (db *DB) Awaits(c Command) time.Duration {
 	if c.Name != "getMore" {

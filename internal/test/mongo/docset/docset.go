@@ -31,6 +31,7 @@ type Set struct {
 	db     *docdb.DB
 	ahead  time.Duration // the primary's clock, before that of the bubble
 	term   int           // elections so far
+	old    *docdb.DB     // of a deposed primary that still answers; nil: there is none
 	sent   []docdb.Command
 	before func(docdb.Command) // called before a command is run; may be nil
 	breaks func(docdb.Command) bool
@@ -75,6 +76,26 @@ func (s *Set) RollBack(n int) {
 	defer s.mu.Unlock()
 	s.db = s.db.Fork(n)
 	s.term++
+}
+
+// Depose elects another primary, of that shard if there are some. The old one does not know, and gets
+// all reads but linearizable ones.
+func (s *Set) Depose(shard int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	db, old := s.db, &s.old
+	if len(s.shards) > 0 {
+		db, old = s.shards[shard].db, &s.shards[shard].old
+	}
+	*old = db.Fork(db.Len())
+}
+
+// asked is which primary's data a command meets.
+func asked(c docdb.Command, db, old *docdb.DB) *docdb.DB {
+	if old != nil && c.Name == "find" && !c.Reads("linearizable") {
+		return old
+	}
+	return db
 }
 
 // Len is how many writes there were.
@@ -151,7 +172,7 @@ func (s *Set) run(c docdb.Command) bson.D {
 			{Key: "ok", Value: 1.0},
 		}
 	default:
-		reply, _ = s.db.Do(c, now, false)
+		reply, _ = asked(c, s.db, s.old).Do(c, now, false)
 	}
 	return append(reply, bson.E{Key: "operationTime", Value: last()}, bson.E{Key: "$clusterTime", Value: bson.D{
 		{Key: "clusterTime", Value: s.db.ClusterTime()},

@@ -17,7 +17,7 @@ func NewSharded(place func(id string) int, ahead ...time.Duration) *Set {
 	s := New(0)
 	s.place = place
 	for _, by := range ahead {
-		s.shards = append(s.shards, &shard{docdb.New(), by})
+		s.shards = append(s.shards, &shard{db: docdb.New(), ahead: by})
 	}
 	return s
 }
@@ -25,6 +25,7 @@ func NewSharded(place func(id string) int, ahead ...time.Duration) *Set {
 type shard struct {
 	db    *docdb.DB
 	ahead time.Duration
+	old   *docdb.DB // of a deposed primary that still answers; nil: there is none
 }
 
 func (x *shard) now() time.Time { return time.Now().Add(Epoch + x.ahead) }
@@ -84,7 +85,7 @@ func (s *Set) on(i int, c docdb.Command) bson.D {
 	for _, other := range s.shards {
 		x.db.Hear(other.db.ClusterTime())
 	}
-	reply, _ := x.db.Do(c, x.now(), false)
+	reply, _ := asked(c, x.db, x.old).Do(c, x.now(), false)
 	s.db.Hear(x.db.ClusterTime())
 	s.told = x.db.Last()
 	return reply
