@@ -27,7 +27,11 @@ func (u *user) mix() bool {
 	}
 	ttl := u.p.world.plan.ttl
 	patience := d.between(ttl/4, 4*ttl)
-	if slices.Contains(u.keys, permits) && u.p.world.rng("limit "+u.name+" "+itoa(u.ops)).chance(150) {
+	often := 150
+	if u.p.world.plan.setting {
+		often = 450
+	}
+	if slices.Contains(u.keys, permits) && u.p.world.rng("limit "+u.name+" "+itoa(u.ops)).chance(often) {
 		u.setLimit(d, patience)
 		return true
 	}

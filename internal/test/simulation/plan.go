@@ -28,6 +28,7 @@ type faultPlan struct {
 	sessions    bool // most clients keep their leases by a session
 	linger      bool // most leases linger
 	crowd       bool // many processes wait for one key, for long
+	setting     bool // the number of permits is set again and again
 	mixed       bool // the options of most calls are a mixture
 	permits     int  // of the key that has some
 	deaths      bool // some die, and nothing else goes wrong
@@ -87,7 +88,8 @@ func (w *world) makePlan(s Settings) faultPlan {
 	x.choose(w, s)
 	x.sessions = !s.Memory && w.rng("sessions").chance(s.Sessions)
 	x.linger = w.rng("linger").chance(s.Linger)
-	x.mixed, x.permits = w.rng("mixture").chance(s.Mixed), 2
+	x.setting = s.Setting
+	x.mixed, x.permits = s.Setting || w.rng("mixture").chance(s.Mixed), 2
 	if x.mixed && w.rng("permits").chance(500) {
 		x.permits = 5
 	}
@@ -105,7 +107,7 @@ func (x *faultPlan) gather(d *rng) {
 		return
 	}
 	*x = faultPlan{
-		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger, mixed: x.mixed, permits: x.permits,
+		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, sessions: x.sessions, linger: x.linger, mixed: x.mixed, setting: x.setting, permits: x.permits,
 		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
 	}
 }

@@ -38,6 +38,9 @@ func (x *faultPlan) choose(w *world, s Settings) {
 	if s.Elections {
 		x.manyElections(d)
 	}
+	if s.Setting && !x.noFaults {
+		x.isolate(w.rng("setting"))
+	}
 	if x.asking = s.Asking; s.Asking {
 		x.slow += 200
 	}
@@ -88,6 +91,15 @@ func (x *faultPlan) manyElections(d *rng) {
 		if f.kind == cutOff {
 			f.isolated = d.between(f.election, f.election+2*time.Second)
 		}
+		x.failovers = append(x.failovers, f)
+	}
+}
+
+// isolate cuts primaries off again and again, and half of the clients go on with each for a while.
+func (x *faultPlan) isolate(d *rng) {
+	for at := d.between(100*time.Millisecond, time.Second); at < x.faultsEnd; at += d.between(time.Second, 4*time.Second) {
+		f := failover{at: at, kind: cutOff, election: d.between(50*time.Millisecond, time.Second)}
+		f.isolated = d.between(f.election, f.election+3*time.Second)
 		x.failovers = append(x.failovers, f)
 	}
 }

@@ -58,6 +58,9 @@ func (s Settings) Flags() (flags string) {
 	if s.Asking {
 		flags += " -sim.asking"
 	}
+	if s.Setting {
+		flags += " -sim.setting"
+	}
 	if s.Several {
 		flags += " -sim.several"
 	}

@@ -39,6 +39,7 @@ var (
 	simForward = flag.Bool("sim.forward", false, "the clock of a primary may go forward far")
 	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
+	simSetting = flag.Bool("sim.setting", false, "all take permits, whose number is set again and again while primaries fail")
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
 	simSession = flag.Int("sim.sessions", 400, "in how many of a thousand histories clients have sessions")
 	simLinger  = flag.Int("sim.linger", 300, "in how many of a thousand histories clients keep keys that they released")
@@ -55,6 +56,7 @@ func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
+	s.Setting = *simSetting
 	s.Sessions, s.Linger, s.Crowd, s.Mixed = *simSession, *simLinger, *simCrowd, *simMixed
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
@@ -201,7 +203,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.setting=", *simSetting), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
