@@ -16,7 +16,7 @@ export const safeties = {
 		why: "Each grant of a lock has a token, a number that only rises. What the lock protects refuses a write whose token is older than the last one's. Here it takes every write, so one that was on its way for long overwrites what a later holder wrote.",
 	},
 	revision: {
-		name: "the revision", control: "a delete without rev", seed: 23,
+		name: "the revision", control: "a delete without rev", seed: 11,
 		why: "A lock is a document in the database, whose revision changes with each write. The last holder to leave deletes the document only if it still has the revision that was read. Here it deletes it anyway, and with it a holder that came in between.",
 	},
 	cleanup: {
