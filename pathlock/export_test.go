@@ -26,13 +26,6 @@ const (
 
 var NewMemory = newMemory
 
-// InMemoryWithClock is NewMemory with another clock.
-func InMemoryWithClock(now func() time.Time) *Memory {
-	m := newMemory()
-	m.clock = now
-	return m
-}
-
 func (m *memory) open(name string, _ *slog.Logger) treeStore { return documents{m, name} }
 
 // OnDocuments makes a Storage of documents.

@@ -145,9 +145,6 @@ func (v *View) HeardNext(now monotonic.Moment) {
 	v.askAt = min(v.askAt, now.Add(Grace))
 }
 
-// Free says that the key may be free, and Look that something changed: ask at once.
-func (v *View) Free() { v.turn = true }
-
 // Look says that something changed: ask at once.
 func (v *View) Look() { v.look = true }
 
