@@ -199,7 +199,7 @@ func (s Status) LeftOf(h Holder) time.Duration { return max(0, h.end().Sub(s.Now
 
 // An Ending asks to release a holder. If Keep is positive, the key stays taken until Keep after
 // the holder's Since, which may be sooner or later than its expiry was; from then on the holder
-// cannot be renewed or transferred.
+// is shown as Released, and cannot be renewed or transferred.
 type Ending struct {
 	Ref
 	Keep time.Duration
