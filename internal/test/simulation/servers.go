@@ -5,7 +5,7 @@ import "time"
 // The kinds of servers.
 const (
 	replicaSet = "a replica set"
-	single     = "one member that tells no electionId" // as SecantusDB is
+	single     = "one member that tells no electionId"
 	standalone = "a standalone"
 	routers    = "routers" // before two shards
 )
