@@ -126,10 +126,10 @@ func TestNoHistoryOfResizesMixesTwoNumbersOrEndsWithAnother(t *testing.T) {
 }
 
 func TestControlHistoriesOfResizesNoticeWorkersThatDoNotSeeTheOldNumber(t *testing.T) {
-	found := ""
+	var found strings.Builder
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
-			found += resizes(t, seed, func(f *fleet) {
+			found.WriteString(resizes(t, seed, func(f *fleet) {
 				f.broken = func(l *link) {
 					l.seen = func(s *store.Status) {
 						for i := range s.Holders {
@@ -140,8 +140,8 @@ func TestControlHistoriesOfResizesNoticeWorkersThatDoNotSeeTheOldNumber(t *testi
 						}
 					}
 				}
-			})
+			}))
 		})
 	}
-	assert.Contains(t, found, "numbers side by side")
+	assert.Contains(t, found.String(), "numbers side by side")
 }

@@ -98,7 +98,7 @@ func (done *run) read(out string) {
 		if m := simulated.FindStringSubmatch(line); m != nil && printedBy.MatchString(line) {
 			n, _ := strconv.Atoi(m[1])
 			seeds += n
-			for _, f := range strings.Fields(m[3]) {
+			for f := range strings.FieldsSeq(m[3]) {
 				what, count, _ := strings.Cut(f, "=")
 				n, _ := strconv.Atoi(count)
 				switch what {
