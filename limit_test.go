@@ -2,6 +2,7 @@ package mongolock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
+	"github.com/mongolock/mongolock/store/storetest"
 )
 
 // TestARaisedLimitWakesThoseWhoWaitAtOnce: in other processes as in this one, as many as there are
@@ -141,6 +143,21 @@ func TestALimitThatCannotBeSetSaysWhy(t *testing.T) {
 	require.ErrorIs(t, c.SetLimit(t.Context(), "k", 1), mongolock.ErrForeign)
 	require.NoError(t, c.Close())
 	assert.ErrorIs(t, c.SetLimit(t.Context(), "k", 1), mongolock.ErrClosed)
+}
+
+// TestALimitOfUnknownOutcomeMayBeSet: only an error that matches ErrNotApplied says that it is not.
+func TestALimitOfUnknownOutcomeMayBeSet(t *testing.T) {
+	f := storetest.NewFaulty(memstore.New())
+	c := newLimitClient(t, f)
+	for _, fault := range []storetest.Fault{storetest.ReplyLost, storetest.Refused} {
+		require.NoError(t, c.SetLimit(t.Context(), "k", 1))
+		f.Next(1, fault, storetest.OpSetLimit)
+		err := c.SetLimit(t.Context(), "k", 2)
+		require.ErrorIs(t, err, storetest.ErrFault)
+		status, inspected := c.Inspect(t.Context(), "k")
+		require.NoError(t, inspected)
+		assert.Equal(t, status.Set == 1, errors.Is(err, mongolock.ErrNotApplied))
+	}
 }
 
 func newLimitClient(t *testing.T, s store.Store) *mongolock.Client {

@@ -20,6 +20,7 @@ const (
 	OpTransfer Op = "transfer"
 	OpUndo     Op = "undo"
 	OpBreak    Op = "break"
+	OpSetLimit Op = "set limit"
 	OpLook     Op = "look"
 	OpList     Op = "list"
 	OpNotify   Op = "notify"
@@ -36,7 +37,7 @@ const (
 //	lift := f.Until(storetest.Hang, storetest.OpRenew)  // every renewal, until lifted
 //	up := f.Down()                                      // everything, the feed too
 //
-// It is a Feed whatever it wraps. Over a store without a feed, its calls answer
+// It is a Feed and a LimitSetter whatever it wraps. Over a store that is not, their calls answer
 // errors.ErrUnsupported.
 type Faulty struct {
 	store.Store // the real store; calls on it directly meet no fault
