@@ -18,8 +18,9 @@ import (
 // behind it pass it meanwhile. Still all claims have to name the same number with OneOf.
 //
 // After an error that does not match ErrNotApplied the number may be set, or be set yet: call
-// SetLimit again. A store that keeps no such number, as package doclock's, answers
-// errors.ErrUnsupported.
+// SetLimit again. On MongoDB 4.4 a claim of several permits, or through mongos, may go by the number
+// before while a deposed primary still answers. A store that keeps no such number, as package
+// doclock's, answers errors.ErrUnsupported.
 func (c *Client) SetLimit(ctx context.Context, key string, n int) error {
 	if err := checkText("key", key, 1, maxKey); err != nil {
 		return err

@@ -143,7 +143,8 @@ func (h Holder) Format(f fmt.State, _ rune) {
 // LogValue shows the holder in a log, without its ID.
 func (h Holder) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(h)) }
 
-// A Status is a key as the store saw it at Now, by its own clock.
+// A Status is a key as the store saw it at Now, by its own clock. A look at several keys may leave Set
+// out where nobody has or awaits permits.
 type Status struct {
 	Key     string
 	Mode    Mode // the holders' mode; empty if the key has no holders
