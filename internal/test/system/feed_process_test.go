@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
@@ -60,19 +62,27 @@ func (p *waitingProcesses) atMost(commands int, each time.Duration, report worke
 	assert.LessOrEqual(p.t, float64(total(report.Sent)), float64(commands)*times, "in %v a process sent %v", report.Over, report.Sent)
 }
 
-// mustBeServed releases the key, and fails unless every waiter had it within most.
-func (p *waitingProcesses) mustBeServed(most time.Duration) {
+// mustBeServed releases the key, and fails unless every waiter had it within most. It returns the
+// longest time in which nobody was granted the key.
+func (p *waitingProcesses) mustBeServed(most time.Duration) (pause time.Duration) {
 	p.t.Helper()
 	p.release(p.held)
 	released := time.Now()
 	for _, w := range p.workers {
 		w.begin(workerOrder{Do: "served"})
 	}
+	grants := []int64{released.UnixNano()}
 	for i, w := range p.workers {
 		served := w.end()
 		assert.Len(p.t, served.Each, p.each, "process %d: served", i)
 		assert.LessOrEqual(p.t, time.Unix(0, served.Moment).Sub(released), most, "process %d: until the last was served", i)
+		grants = append(grants, served.At...)
 	}
+	slices.Sort(grants)
+	for i := range grants[1:] {
+		pause = max(pause, time.Duration(grants[i+1]-grants[i]))
+	}
+	return pause
 }
 
 // Each kind of trouble may lose notices, but no waiter for ever. A waiter that is not told
@@ -142,5 +152,6 @@ func TestAHundredWaitersInEachOfFourProcessesSendAlmostNothing(t *testing.T) {
 	w := newWaitingProcesses(f, 4, 100)
 	w.quiet(2 * pollMost)
 	w.atMost(2, 5*time.Second, w.quiet(5*time.Second))
-	w.mustBeServed(20 * time.Second) // a waiter that is not told sleeps for longer
+	pause := w.mustBeServed(pace.Of(20 * time.Second))
+	assert.Less(t, pause, pace.Of(900*time.Millisecond), "after a notice that is lost the next passes, a second later")
 }

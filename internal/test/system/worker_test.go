@@ -40,6 +40,7 @@ type workerReport struct {
 	Sent   map[string]int  // commands since the report before
 	Over   time.Duration   // since the report before
 	Each   []time.Duration // how long each grant took
+	At     []int64         // the moment of each, if asked for those who waited
 }
 
 func (f *fixture) worker() worker {
@@ -184,6 +185,7 @@ func (w *workerSelf) waitFor(key string) {
 	defer w.mu.Unlock()
 	w.served.Each = append(w.served.Each, one.Each...)
 	w.served.Moment = time.Now().UnixNano()
+	w.served.At = append(w.served.At, w.served.Moment)
 	if err != nil {
 		w.served.Err = err.Error()
 	}
