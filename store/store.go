@@ -144,7 +144,7 @@ func (h Holder) Format(f fmt.State, _ rune) {
 func (h Holder) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(h)) }
 
 // A Status is a key as the store saw it at Now, by its own clock. A look at several keys may leave Set
-// out where nobody has or awaits permits.
+// out where no permits are held or waited for.
 type Status struct {
 	Key     string
 	Mode    Mode // the holders' mode; empty if the key has no holders
