@@ -36,7 +36,7 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if err := nestedAll(ctx, l, sorted, opts, own); err != nil {
 		return nil, err
 	}
-	patience := patienceIn(opts)
+	patience := patienceIn(l, opts)
 	var leases Leases
 	if len(own) == 0 {
 		leases, err = tryTogether(ctx, l, sorted, opts)
@@ -148,7 +148,7 @@ func apart(keys []string, opts []AcquireOption) (all []AcquireOption, own map[st
 		if !slices.Contains(keys, f.key) {
 			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): it is not among the keys", f.key)
 		}
-		if patienceIn(f.opts).limited {
+		if patienceIn(nil, f.opts).limited {
 			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): MaxWait is for all keys together", f.key)
 		}
 		if own == nil {
@@ -165,8 +165,11 @@ type patience struct {
 	until   time.Time
 }
 
-func patienceIn(opts []AcquireOption) patience {
+func patienceIn(l Locker, opts []AcquireOption) patience {
 	t := terms{mode: store.Exclusive}
+	if c, ok := l.(*Client); ok {
+		t = c.terms
+	}
 	for _, o := range opts {
 		if o == nil || o.applyAcquire(&t) != nil {
 			return patience{} // the first call of Acquire reports the bad option

@@ -84,17 +84,29 @@ func TestAcquireAllReleasesItsKeysIfOneIsNotGranted(t *testing.T) {
 }
 
 func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		one, two := newClient(t, s), newClient(t, s)
-		a, b := acquire(t, one, "a"), acquire(t, one, "b")
-		time.AfterFunc(50*time.Second, func() { _ = a.Release() })
-		start := time.Now()
-		_, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.MaxWait(time.Minute))
-		assert.ErrorIs(t, err, mongolock.ErrHeld)
-		tookBetween(t, start, time.Minute, time.Minute+10*time.Millisecond)
-		release(t, b)
-	})
+	for _, test := range []struct {
+		given   string
+		client  []mongolock.ClientOption
+		acquire []mongolock.AcquireOption
+	}{
+		{"to the call", nil, []mongolock.AcquireOption{mongolock.MaxWait(time.Minute)}},
+		{"to the client", []mongolock.ClientOption{mongolock.MaxWait(time.Minute)}, nil},
+		{"to both", []mongolock.ClientOption{mongolock.MaxWait(time.Hour)}, []mongolock.AcquireOption{mongolock.MaxWait(time.Minute)}},
+	} {
+		t.Run(test.given, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memstore.New()
+				one, two := newClient(t, s), newClient(t, s, test.client...)
+				a, b := acquire(t, one, "a"), acquire(t, one, "b")
+				time.AfterFunc(50*time.Second, func() { _ = a.Release() })
+				start := time.Now()
+				_, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, test.acquire...)
+				assert.ErrorIs(t, err, mongolock.ErrHeld)
+				tookBetween(t, start, time.Minute, time.Minute+10*time.Millisecond)
+				release(t, b)
+			})
+		})
+	}
 }
 
 func TestAcquireAllFailsWhenALeaseIsLostWhileItWaits(t *testing.T) {
