@@ -252,7 +252,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	if err == nil || lease.Err() == nil {
 		return err
 	}
-	again, taken := l.locks.TryAcquire(ctx, l.prefix+name)
+	again, taken := l.locks.TryAcquire(ctx, l.prefix+name, l.lease...)
 	if taken != nil {
 		return fmt.Errorf("%w; and to take the lock again: %w", err, taken)
 	}

@@ -198,6 +198,13 @@ func TestALockHasTheOptionsOfWith(t *testing.T) {
 	for name, lock := range map[string]func() error{
 		"Lock":    func() error { return l.Lock(t.Context(), "Lock") },
 		"TryLock": func() error { _, err := l.TryLock(t.Context(), "TryLock"); return err },
+		"RenewLockLease": func() error {
+			if err := l.Lock(t.Context(), "RenewLockLease"); err != nil {
+				return err
+			}
+			client.Lose("RenewLockLease")
+			return l.RenewLockLease(t.Context(), "RenewLockLease", time.Hour)
+		},
 	} {
 		require.NoError(t, lock())
 		s, err := client.Inspect(t.Context(), name)
