@@ -18,7 +18,7 @@ import (
 type agent struct {
 	tree *pathlock.Tree
 	ttl  time.Duration   // of the locks in the storage
-	here context.Context // ends when the client goes
+	here context.Context // ends when the client goes, or this server is told to end: no call waits any longer
 	gone context.CancelFunc
 
 	mu    sync.Mutex // protects what follows; never held across a call
@@ -26,9 +26,9 @@ type agent struct {
 	busy  sync.WaitGroup // calls that take or give back; nothing is added once here has ended
 }
 
-func newAgent(tree *pathlock.Tree, ttl time.Duration) *agent {
+func newAgent(ctx context.Context, tree *pathlock.Tree, ttl time.Duration) *agent {
 	g := &agent{tree: tree, ttl: ttl, holds: map[string]*grip{}}
-	g.here, g.gone = context.WithCancel(context.Background())
+	g.here, g.gone = context.WithCancel(ctx)
 	return g
 }
 

@@ -294,3 +294,26 @@ func TestAClientThatIsKilledWhileItWaitsLeavesNothing(t *testing.T) {
 		assert.Less(t, time.Since(began), 15*time.Second, where)
 	}
 }
+
+// The SDK waits for calls that are under way. A call that waits for a path would keep the client's other
+// paths taken, and refreshed, for as long as it likes.
+func TestAServerThatIsToldToEndWhileACallWaitsGivesAllBack(t *testing.T) {
+	p := newProgram(t)
+	for where, args := range p.places() {
+		args = append(args, "--ttl", "5m")
+		ada, bob := p.connects("ada", args...), p.connects("bob", args...)
+		_, err := ada.lock("docs")
+		require.NoError(t, err, where)
+		_, err = bob.lock("src")
+		require.NoError(t, err, where)
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			_, _ = bob.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "lock", Arguments: map[string]any{"path": "docs", "wait_seconds": 120}})
+		})
+		time.Sleep(500 * time.Millisecond) // it waits for docs
+		require.NoError(t, bob.server.Process.Signal(syscall.SIGTERM))
+		_, err = ada.lock("src", "wait_seconds", 15)
+		require.NoError(t, err, where)
+		waits.Wait()
+	}
+}

@@ -14,7 +14,7 @@ import (
 
 // serve serves one client on standard input and output, until it goes or ctx ends.
 func (s *settings) serve(ctx context.Context, tree *pathlock.Tree) error {
-	agent := newAgent(tree, s.ttl)
+	agent := newAgent(ctx, tree, s.ttl)
 	defer agent.leave()
 	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: version()}, &mcp.ServerOptions{
 		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: another client may have it.",
