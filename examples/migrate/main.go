@@ -20,6 +20,7 @@ import (
 	"os"
 
 	migrate "github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
 	_ "github.com/golang-migrate/migrate/v4/database/mongodb"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -90,7 +91,11 @@ func up(ctx context.Context, uri, db string, run once.Run) error {
 	}
 	if dirty && run.Number() > 1 {
 		// A runner died in the middle of this migration. Ours make no difference the second time.
-		if err := m.Force(int(version) - 1); err != nil { //nolint:gosec // a small number
+		last, err := before(version)
+		if err != nil {
+			return err
+		}
+		if err := m.Force(last); err != nil {
 			return err
 		}
 	}
@@ -98,6 +103,19 @@ func up(ctx context.Context, uri, db string, run once.Run) error {
 		return err
 	}
 	return ctx.Err()
+}
+
+// before is the version that a migration begins at.
+func before(version uint) (int, error) {
+	source, err := iofs.New(migrations, "migrations")
+	if err != nil {
+		return 0, err
+	}
+	last, err := source.Prev(version)
+	if errors.Is(err, fs.ErrNotExist) {
+		return database.NilVersion, nil // it is the first
+	}
+	return int(last), err //nolint:gosec // a small number
 }
 
 // open opens golang-migrate, without its own lock.

@@ -26,7 +26,10 @@ func TestMain(m *testing.M) {
 	testchild.Main(m, testchild.Roles{"host": testchild.As(host), "doomed": testchild.As(doomed), "bare": testchild.As(bare)})
 }
 
-type order struct{ DB string }
+type order struct {
+	DB   string
+	Half int // the migration in the middle of which doomed is killed
+}
 
 // host is the program, when it starts.
 func host(ctx context.Context, o order) error {
@@ -35,8 +38,8 @@ func host(ctx context.Context, o order) error {
 	return nil
 }
 
-// doomed is a host that is killed in the middle of the second migration: golang-migrate has
-// written that it begins with it.
+// doomed is a host that is killed in the middle of a migration: golang-migrate has written
+// that it begins with it.
 func doomed(ctx context.Context, o order) error {
 	uri := os.Getenv("MONGODB_URI")
 	conn, err := mongo.Connect(options.Client().ApplyURI(uri))
@@ -48,14 +51,16 @@ func doomed(ctx context.Context, o order) error {
 		if err != nil {
 			return err
 		}
-		if err := m.Steps(1); err != nil {
-			return err
+		if o.Half > 1 {
+			if err := m.Steps(o.Half - 1); err != nil {
+				return err
+			}
 		}
 		driver, err := openDriver(o.DB, "x-advisory-locking", "false")
 		if err != nil {
 			return err
 		}
-		if err := driver.SetVersion(2, true); err != nil {
+		if err := driver.SetVersion(o.Half, true); err != nil {
 			return err
 		}
 		fmt.Println("half-way")
@@ -134,7 +139,7 @@ func TestHostsThatStartTogetherMigrateOnce(t *testing.T) {
 	db := shop(t)
 	var hosts []*testchild.Process
 	for range 5 {
-		hosts = append(hosts, testchild.Start(t, "host", order{db.Name()}))
+		hosts = append(hosts, testchild.Start(t, "host", order{DB: db.Name()}))
 	}
 	for _, h := range hosts {
 		assert.Equal(t, "<nil>", answer(h))
@@ -144,29 +149,31 @@ func TestHostsThatStartTogetherMigrateOnce(t *testing.T) {
 }
 
 func TestAHostThatIsKilledHalfWayIsTakenOver(t *testing.T) {
-	db := shop(t)
-	killed := testchild.Start(t, "doomed", order{db.Name()})
-	require.Equal(t, "half-way", killed.Says())
-	var hosts []*testchild.Process
-	for range 3 {
-		h := testchild.Start(t, "host", order{db.Name()})
-		require.Equal(t, "starts", h.Says())
-		hosts = append(hosts, h)
+	for _, half := range []int{1, 2} {
+		db := shop(t)
+		killed := testchild.Start(t, "doomed", order{db.Name(), half})
+		require.Equal(t, "half-way", killed.Says())
+		var hosts []*testchild.Process
+		for range 3 {
+			h := testchild.Start(t, "host", order{DB: db.Name()})
+			require.Equal(t, "starts", h.Says())
+			hosts = append(hosts, h)
+		}
+		killed.Kill()
+		for _, h := range hosts {
+			assert.Equal(t, "<nil>", answer(h), "in migration %d", half)
+		}
+		migrated(t, db)
+		assert.Equal(t, []once.Outcome{once.Died, once.Succeeded}, outcomes(t, db))
 	}
-	killed.Kill()
-	for _, h := range hosts {
-		assert.Equal(t, "<nil>", answer(h))
-	}
-	migrated(t, db)
-	assert.Equal(t, []once.Outcome{once.Died, once.Succeeded}, outcomes(t, db))
 }
 
 // The control: what a killed process leaves of golang-migrate's own lock keeps all others out.
 func TestControlGolangMigratesOwnLockOutlivesItsHolder(t *testing.T) {
 	db := shop(t)
-	killed := testchild.Start(t, "bare", order{db.Name()})
+	killed := testchild.Start(t, "bare", order{DB: db.Name()})
 	require.Equal(t, "<nil>", killed.Says())
 	killed.Kill()
-	next := testchild.Start(t, "bare", order{db.Name()})
+	next := testchild.Start(t, "bare", order{DB: db.Name()})
 	assert.Equal(t, "can't acquire lock", next.Says())
 }
