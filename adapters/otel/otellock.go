@@ -74,7 +74,7 @@ func (o option) apply(c *config) error { return o(c) }
 type config struct {
 	tracers   trace.TracerProvider
 	meters    metric.MeterProvider
-	spanKey   func(mongolock.Operation) string
+	spanKey   func(mongolock.Operation) string // nil: the key itself
 	metricKey func(mongolock.Operation) string
 }
 
@@ -89,7 +89,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // SpanKey sets the attribute lock.key of spans to what name returns. An empty name leaves
-// it out. By default it is the key itself.
+// it out. By default it is the key itself. With SpanKey the status of a span that failed says
+// only how (lock.outcome), because the text of an error names the key.
 func SpanKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.spanKey = name; return notNil("SpanKey", name == nil) })
 }
@@ -110,10 +111,7 @@ func notNil(option string, isNil bool) error {
 
 // New makes an Observer. All options are checked together.
 func New(opts ...Option) (*Observer, error) {
-	conf := config{
-		tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(),
-		spanKey: func(of mongolock.Operation) string { return of.Key },
-	}
+	conf := config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
@@ -144,7 +142,7 @@ func (o *Observer) Begin(ctx context.Context, of mongolock.Operation) (context.C
 	}
 	return ctx, func(out mongolock.Outcome) {
 		o.ended(ctx, of, out, time.Since(began))
-		finish(span, of, out)
+		o.finish(span, of, out)
 	}
 }
 
@@ -197,16 +195,18 @@ func (o *Observer) attributes(of mongolock.Operation) []attribute.KeyValue {
 	if of.Mode != "" {
 		all = append(all, AttrMode.String(string(of.Mode)))
 	}
-	if of.Key != "" {
-		if key := o.spanKey(of); key != "" {
-			all = append(all, AttrKey.String(strings.ToValidUTF8(key, "\uFFFD")))
-		}
+	key := of.Key
+	if key != "" && o.spanKey != nil {
+		key = o.spanKey(of)
+	}
+	if key != "" {
+		all = append(all, AttrKey.String(strings.ToValidUTF8(key, "\uFFFD")))
 	}
 	return all
 }
 
 // finish ends a span. A decision of others, such as a refusal, is not an error of the span.
-func finish(span trace.Span, of mongolock.Operation, out mongolock.Outcome) {
+func (o *Observer) finish(span trace.Span, of mongolock.Operation, out mongolock.Outcome) {
 	outcome := mongolock.OutcomeOf(out.Err)
 	span.SetAttributes(AttrOutcome.String(outcome))
 	if out.Token != 0 {
@@ -218,7 +218,11 @@ func finish(span trace.Span, of mongolock.Operation, out mongolock.Outcome) {
 	switch outcome {
 	case mongolock.OutcomeLost, mongolock.OutcomeUnknown, mongolock.OutcomeFailed:
 		span.SetAttributes(AttrErrorType.String(outcome))
-		span.SetStatus(codes.Error, out.Err.Error())
+		text := outcome
+		if o.spanKey == nil {
+			text = strings.ToValidUTF8(out.Err.Error(), "\uFFFD") // an exporter would refuse other text, with all that it was sent with
+		}
+		span.SetStatus(codes.Error, text)
 	}
 	span.End()
 }

@@ -375,6 +375,30 @@ func TestAKeyThatIsCutWithinARuneIsMended(t *testing.T) {
 	assert.Equal(t, "k\uFFFD", attributes(l.span("lock wait"))[otellock.AttrKey])
 }
 
+// The errors of this library, and those of databases, name the key.
+func TestAnErrorDoesNotTellAKeyThatSpanKeyLeavesOut(t *testing.T) {
+	locks := mongolocktest.New(t)
+	locks.Fail(errors.New("the database is away"))
+	_, err := locks.TryAcquire(t.Context(), "user:jane")
+	require.ErrorContains(t, err, "user:jane")
+	for want, opts := range map[string][]otellock.Option{
+		err.Error(): nil,
+		mongolock.OutcomeUnknown: {otellock.SpanKey(func(mongolock.Operation) string { return "user" })},
+	} {
+		l := newLab(t, opts...)
+		_, end := l.Begin(t.Context(), mongolock.Operation{Op: mongolock.OpAcquire, Package: "mongolock", Key: "user:jane"})
+		end(mongolock.Outcome{Err: err})
+		assert.Equal(t, want, l.span("lock acquire").Status.Description)
+	}
+}
+
+func TestAnErrorThatIsNotUTF8IsMended(t *testing.T) {
+	l := newLab(t)
+	_, end := l.Begin(t.Context(), mongolock.Operation{Op: mongolock.OpRun, Package: "schedule", Key: "import"})
+	end(mongolock.Outcome{Err: errors.New("no such file: k\xf6ln.csv")})
+	assert.Equal(t, "no such file: k\uFFFDln.csv", l.span("lock run").Status.Description)
+}
+
 func TestALeadersTermIsATraceOfItsOwnAndSoIsEachPieceOfItsWork(t *testing.T) {
 	l := newLab(t)
 	client := l.client(memstore.New(), mongolock.WithObserver(l))
