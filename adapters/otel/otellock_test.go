@@ -382,7 +382,7 @@ func TestAnErrorDoesNotTellAKeyThatSpanKeyLeavesOut(t *testing.T) {
 	_, err := locks.TryAcquire(t.Context(), "user:jane")
 	require.ErrorContains(t, err, "user:jane")
 	for want, opts := range map[string][]otellock.Option{
-		err.Error(): nil,
+		err.Error():              nil,
 		mongolock.OutcomeUnknown: {otellock.SpanKey(func(mongolock.Operation) string { return "user" })},
 	} {
 		l := newLab(t, opts...)
