@@ -188,6 +188,7 @@ func (k *keyed) Foreign(key string) (intact func() error, err error) {
 }
 
 func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
+	needs(t, "!router")
 	keyedOn := func(t testing.TB) *keyed {
 		coll := collection(t)
 		return &keyed{docStore: newDocStore(coll, "lock"), coll: coll}

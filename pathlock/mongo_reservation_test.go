@@ -12,6 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
+
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 func shared(path string) Request {
@@ -52,6 +54,7 @@ func (f *mongoFixture) reserved() []reservation {
 }
 
 func TestAReservationGoesWithTheWordAndIsRemovedWhenItsWaiterIsServed(t *testing.T) {
+	testserver.Need(t, "!router")
 	f := newMongo(t)
 	on, m := f.tree(f.storage()), f.tapped()
 	held, _, served := f.aWaiter(m, on)

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 // A heldUp command, the first findAndModify of a client, waits before it is sent, and its answer before it is read.
@@ -64,6 +66,7 @@ func aRefreshOfARevivedLock(t *testing.T) (*mongoFixture, *Tree, Lock) {
 // Two callers have the token of a lock. The refresh of one came too late, and is undone; that
 // of the other was granted after it.
 func TestTheUndoOfALateRefreshLeavesALockThatWasRefreshedSince(t *testing.T) {
+	testserver.Need(t, "!router")
 	f, tree, l := aRefreshOfARevivedLock(t)
 	_, err := tree.Lock(f.ctx(), exclusively("/a"))
 	require.ErrorIs(t, err, ErrConflict, "the other trusts its lock")

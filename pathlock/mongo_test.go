@@ -83,6 +83,7 @@ func exclusively(path string) Request {
 }
 
 func TestEachRequestSendsTheCommandsThatThePageSays(t *testing.T) {
+	testserver.Need(t, "!router")
 	f := newMongo(t)
 	tree := f.tree(f.tapped())
 	expect := func(want, what string) {

@@ -16,6 +16,8 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/disktest"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/store"
+
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 type inMemory struct{ pathlock.Storage }
@@ -81,5 +83,6 @@ func TestInDirKeepsTheContract(t *testing.T) {
 }
 
 func TestOnMongoKeepsTheContract(t *testing.T) {
+	testserver.Need(t, "!router")
 	keepsTheContract(t, func(t testing.TB) Place { return pathlock.NewPlaceOnMongo(t) })
 }

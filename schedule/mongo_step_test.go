@@ -41,7 +41,7 @@ func (b *sharedBuffer) String() string {
 // asks for the election.
 func TestMongoAStepOfTheServersClockIsLogged(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "atomic")
+	testserver.Need(t, "atomic", "!router")
 	var ahead atomic.Int64
 	var fails atomic.Bool
 	line := &testserver.Line{}

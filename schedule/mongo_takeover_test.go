@@ -84,6 +84,7 @@ func TestMongoARunIsNotRepeatedByTheClockOfALaterPrimary(t *testing.T) {
 
 func TestControlMongoTheSameElectionLetsTheClockDecide(t *testing.T) {
 	t.Parallel()
+	testserver.Need(t, "!router")
 	for name, mode := range runModes {
 		t.Run(name, func(t *testing.T) {
 			rival, again, _, _ := repeatAfterElection(t, true, mode)

@@ -35,7 +35,7 @@ func collection(t testing.TB, name string, opts ...func(*options.ClientOptions))
 func fresh() string { return "jobs_" + rand.Text()[:10] }
 
 func TestMongoKeepsTheContract(t *testing.T) {
-	testserver.URI(t)
+	testserver.URI(t, "!router")
 	s := schedule.NewMongo(collection(t, fresh()))
 	for name, claim := range claims() {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 }
 
 func TestMongoALookAfterALostClaimIsOneFind(t *testing.T) {
-	testserver.URI(t)
+	testserver.URI(t, "!router")
 	var sent testserver.Tap
 	f := newStoreFixture(t, schedule.NewMongo(collection(t, fresh(), sent.On)), time.Second)
 	c := f.ask(1)
@@ -147,7 +147,7 @@ func (o onceAt) Next(t time.Time) time.Time {
 }
 
 func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
-	testserver.URI(t)
+	testserver.URI(t, "!router")
 	t.Parallel()
 	var sent testserver.Tap
 	over, ended := make(chan error, 1), make(chan struct{})

@@ -196,7 +196,7 @@ func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
 
 func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	stores := []*Store{f.another(), f.another()}
 	ends := []func(s *Store, r store.Ref){

@@ -158,7 +158,7 @@ func TestTheFirstClaimsOfAClientShareOneHello(t *testing.T) {
 
 func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	mine, other := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	names := []string{mine.ID, other.ID}
@@ -314,7 +314,7 @@ func (f *fixture) placed(key string) store.Claim {
 
 func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	theirs, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.another(), theirs)
@@ -327,7 +327,7 @@ func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
 
 func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	dead, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, dead)
@@ -362,7 +362,7 @@ func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 
 func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	var batch []store.Renewal
 	for i := range 1000 {

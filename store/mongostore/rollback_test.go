@@ -18,6 +18,7 @@ import (
 // for two documents, and the claimant's compare-and-swap would drop a reader that it never saw.
 func TestABreakThatIsRepeatedAfterARollbackHidesNoReaderThatJoinedMeanwhile(t *testing.T) {
 	t.Parallel()
+	testserver.Need(t, "!router")
 	f, line := newFixtureOnLine(t)
 	other := f.another()
 	restore := func(document bson.Raw) {

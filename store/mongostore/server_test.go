@@ -222,7 +222,7 @@ func TestACollectionThatIsShardedLaterIsNoticed(t *testing.T) {
 
 func TestAStepOfTheServersClockIsLoggedAndNoDateIsTrustedAfterIt(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	var passed time.Duration
 	monotonic := mongoclock.Monotonic()

@@ -178,6 +178,7 @@ func keptByASession(f *fixture, s *Store, key, session string, ttl time.Duration
 // session of its process.
 func TestASweepLeavesAHolderThatWasRenewedSinceItsLook(t *testing.T) {
 	t.Parallel()
+	testserver.Need(t, "!router")
 	assert.True(t, renewedSinceTheSweepsLook(t), "the sweep removed a live holder")
 }
 

@@ -106,7 +106,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 // A claim of permits reads by the same find how many were set. One of several of a free key looks first.
 func TestEachStepOfALimitSendsWhatTheProtocolSays(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "operationtime")
+	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	f.acquire(f.store, exclusiveClaim("warm", time.Second))
 	f.tap.Take()
