@@ -419,8 +419,14 @@ func (f *fixture) mustHoldNothing() {
 			f.t.Logf("%q was granted after its clean-up, which this server allows", status.Key)
 			continue
 		}
-		assert.True(f.t, status.Free(), "%q is held for %v yet, though all clients are closed", status.Key, status.Left())
+		assert.True(f.t, hasRunOut(&status), "%q is held for %v yet, though all clients are closed", status.Key, status.Left())
 	}
+}
+
+// hasRunOut reports whether all holders have run out, if only by their dates: behind a router that is
+// certain a minute later.
+func hasRunOut(s *store.Status) bool {
+	return !slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return s.Live(h) && !s.Confirming(h) })
 }
 
 // isGhost reports whether the key was granted in this moment, on a server that may execute a claim

@@ -193,7 +193,7 @@ func (f *fixture) die(children ...*childProcess) {
 	f.until(time.Now().Add(childTTL()+2*slack), "the end of what the dead held", func() bool {
 		s, err := c.Inspect(f.ctx(), "k")
 		s.Now = s.Now.Add(-slack)
-		return err == nil && s.Free()
+		return err == nil && hasRunOut(&s)
 	})
 }
 
