@@ -72,7 +72,11 @@ func TestAWorkerThatIsKilledLosesItsDocumentToAnotherProcess(t *testing.T) {
 	killed := time.Now()
 	child.Kill()
 	c := must(locks.Claim(t.Context(), pending, oldest))(t)
-	assert.LessOrEqual(t, time.Since(killed), childTTL+pace.Of(2*time.Second))
+	most := childTTL + pace.Of(2*time.Second)
+	if can("router") { // whoever waits has to see a TTL of silence
+		most += childTTL
+	}
+	assert.LessOrEqual(t, time.Since(killed), most)
 	assert.Equal(t, 0, c.Value.ID)
 	assert.Equal(t, 2, c.Attempts())
 	assert.Greater(t, c.Lease().Token(), token)
