@@ -50,7 +50,11 @@ func run(args []string) int {
 	}
 	// The first signal ends everything in order, however long that takes: a server left behind would
 	// be worse than a slow end.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 
 	flags := flag.NewFlagSet("devmongo "+args[0], flag.ContinueOnError)

@@ -81,7 +81,7 @@ func TestWrongArgumentsPrintTheUsage(t *testing.T) {
 }
 
 func TestAnInterruptedExecEndsItsCommandAndItsServers(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			temp := t.TempDir()
 			// The command has a child of its own, as go test has.
