@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,8 +60,8 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New makes a Lock on key for the candidate with that identity, which is 1 to 1,024 bytes and
-// different in every process. It sends nothing yet. The elector must have the durations of
+// New makes a Lock on key for the candidate with that identity, which is different in every
+// process. Both are 1 to 1,024 bytes of UTF-8. It sends nothing yet. The elector must have the durations of
 // timing, as that of Lock.Config has.
 func New(client Client, key, identity string, timing Timing) (*Lock, error) {
 	timing.defaults()
@@ -68,16 +69,21 @@ func New(client Client, key, identity string, timing Timing) (*Lock, error) {
 	if client == nil {
 		errs = append(errs, errors.New("kubelock: New: the client is nil"))
 	}
-	if key == "" {
-		errs = append(errs, errors.New("kubelock: New: the key is empty"))
-	}
-	if identity == "" || len(identity) > 1024 {
-		errs = append(errs, fmt.Errorf("kubelock: New: the identity has %d bytes, 1 to 1024 are possible", len(identity)))
-	}
-	if err := errors.Join(append(errs, timing.check())...); err != nil {
+	if err := errors.Join(append(errs, checkText("key", key), checkText("identity", identity), timing.check())...); err != nil {
 		return nil, err
 	}
 	return &Lock{client: client, key: key, identity: identity, timing: timing}, nil
+}
+
+// checkText refuses what no lease can have: an elector would ask for it for ever.
+func checkText(what, text string) error {
+	switch {
+	case text == "" || len(text) > 1024:
+		return fmt.Errorf("kubelock: New: the %s has %d bytes, 1 to 1024 are possible", what, len(text))
+	case !utf8.ValidString(text):
+		return fmt.Errorf("kubelock: New: the %s is not UTF-8", what)
+	}
+	return nil
 }
 
 func (t *Timing) defaults() {

@@ -276,11 +276,14 @@ func TestTwoProcessesOfOneIdentityDoNotBothLead(t *testing.T) {
 func TestBadInputIsRefusedByName(t *testing.T) {
 	locks := mongolocktest.New(t)
 	_, err := kubelock.New(nil, "", "", kubelock.Timing{})
-	for _, want := range []string{"the client is nil", "the key is empty", "the identity has 0 bytes"} {
+	for _, want := range []string{"the client is nil", "the key has 0 bytes", "the identity has 0 bytes"} {
 		assert.ErrorContains(t, err, want)
 	}
-	_, err = kubelock.New(locks, key, strings.Repeat("a", 1025), kubelock.Timing{})
-	assert.ErrorContains(t, err, "the identity has 1025 bytes")
+	for want, bad := range map[string]string{"has 1025 bytes": strings.Repeat("a", 1025), "is not UTF-8": "\xff"} {
+		_, err = kubelock.New(locks, bad, bad, kubelock.Timing{})
+		assert.ErrorContains(t, err, "the key "+want)
+		assert.ErrorContains(t, err, "the identity "+want)
+	}
 	_, err = kubelock.New(locks, key, "a", kubelock.Timing{LeaseDuration: 12 * time.Second})
 	assert.ErrorIs(t, err, kubelock.ErrTiming)
 	_, err = kubelock.New(locks, key, "a", kubelock.Timing{RetryPeriod: 9 * time.Second})
