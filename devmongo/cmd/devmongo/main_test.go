@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,8 +82,11 @@ func TestWrongArgumentsPrintTheUsage(t *testing.T) {
 }
 
 func TestAnInterruptedExecEndsItsCommandAndItsServers(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
+	hangups := make(chan os.Signal, 1) // under nohup the command would ignore hangups as this program does
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sent.String(), func(t *testing.T) {
 			temp := t.TempDir()
 			// The command has a child of its own, as go test has.
 			cmd := command(t, "exec", "--kind", "ferretdb", "--", "sh", "-c",
@@ -94,7 +98,7 @@ func TestAnInterruptedExecEndsItsCommandAndItsServers(t *testing.T) {
 			fmt.Sscan(lines(), &grandchild)
 			another := newServer(t, control)
 
-			require.NoError(t, cmd.Process.Signal(signal))
+			require.NoError(t, cmd.Process.Signal(sent))
 			err := cmd.Wait()
 			const terminated = 128 + int(syscall.SIGTERM)
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != terminated {
