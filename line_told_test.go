@@ -239,3 +239,27 @@ func TestALastReaderBesideADeadOneTellsTheWriter(t *testing.T) {
 		within(t, "writer", start, w, time.Second)
 	})
 }
+
+// A waiter who comes to stand first, because the one before gave up, may have looked last under another
+// holder. He must not learn half a minute later that this one has died.
+func TestAWaiterThatGivesUpIsInNobodysWayThoughTheHolderDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		place := standAs(t, mem, store.Exclusive, 1, "waits", "dead")
+		time.Sleep(time.Second)
+		gaveUp := inBackground(t.Context(), newClient(t, mem), "k", mongolock.MaxWait(3*time.Second))
+		time.Sleep(time.Second)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		release(t, gate)
+		start := time.Now()
+		_, err := mem.Acquire(t.Context(), store.Claim{ // and is not heard of again
+			Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 5 * time.Second, Place: place, Offered: true,
+		})
+		require.NoError(t, err)
+		assert.ErrorIs(t, (<-gaveUp).err, mongolock.ErrHeld)
+		require.Less(t, time.Since(start), 4*time.Second, "the holder's time is over: the test shows nothing")
+		release(t, within(t, "the next", start, next, 5100*time.Millisecond))
+	})
+}

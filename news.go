@@ -173,6 +173,8 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 		behind = 1
 	case s.Mode != store.Exclusive && line.Reserves(p):
 		behind = 2 // it waited for more than they do; the first of them may be dead
+	case len(waiting) > 0 && line.Missed(&s, waiting[0]):
+		behind = 1
 	}
 	told := notices(store.KindOffered, key, waiting[:n])
 	// These look at once: they would take KindNext for a release.

@@ -50,6 +50,13 @@ func RanOut(s *store.Status, now time.Time) bool {
 	return s != nil && slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return !h.ExpireAt.After(now) })
 }
 
+// Missed reports whether a waiter has not claimed since a live holder was granted the key: it may not
+// know until when that one has it.
+func Missed(s *store.Status, p store.Place) bool {
+	i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == p })
+	return i >= 0 && slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return s.Live(h) && h.Since.After(s.Line[i].Seen) })
+}
+
 // SameHolders reports whether two looks show the same holders.
 func SameHolders(a, b *store.Status) bool {
 	return slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
