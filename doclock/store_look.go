@@ -3,6 +3,7 @@ package doclock
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,6 +79,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 			ids = append(ids, f[0].Value)
 		}
 	}
+	maps.DeleteFunc(read, func(path string, _ any) bool { return hasParent(path, read) }) // which a server refuses
 	filter := bson.D{{Key: "$or", Value: either}}
 	if len(ids) == len(filters) { // in most cases: one look-up in the index, and not as many as documents
 		filter = bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
@@ -93,6 +95,16 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 			}
 		}
 	}, options.Find().SetProjection(read))
+}
+
+// hasParent reports whether a field in which the path is is among those to read.
+func hasParent(path string, read bson.M) bool {
+	for i, c := range path {
+		if _, is := read[path[:i]]; is && c == '.' {
+			return true
+		}
+	}
+	return false
 }
 
 // List reads the documents that have a holder, live or expired, or for which somebody waits. It

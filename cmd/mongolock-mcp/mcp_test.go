@@ -201,7 +201,7 @@ func (p *program) doomed(args ...string) (its *exec.Cmd, server int) {
 	self, err := os.Executable()
 	require.NoError(p.t, err)
 	out := &output{}
-	its = &exec.Cmd{Path: self, Args: []string{self, "-test.run=^TestTheClientThatIsKilled$"}, Env: append(p.env, role+"="+strings.Join(args, " ")+" "), Stdout: out, Stderr: os.Stderr}
+	its = &exec.Cmd{Path: self, Args: []string{self, "-test.run=^TestTheClientThatIsKilled$"}, Env: append(p.env, "TMPDIR="+p.t.TempDir(), role+"="+strings.Join(args, " ")+" "), Stdout: out, Stderr: os.Stderr}
 	require.NoError(p.t, its.Start())
 	p.t.Cleanup(func() { _ = its.Process.Kill(); _ = its.Wait() })
 	require.Eventually(p.t, func() bool {

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -21,6 +22,8 @@ import (
 
 // A message is inserted in the transaction that makes the change it reports, with state new.
 type message struct{ Text, State string }
+
+var webhook = http.Client{Timeout: 30 * time.Second} // or one that never answers keeps its message for ever
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -42,7 +45,7 @@ func send(ctx context.Context, msg *doclock.Claimed[message]) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv("WEBHOOK"), strings.NewReader(msg.Value.Text))
 	check(err)
 	r.Header.Set("Idempotency-Key", msg.Lease().Key())
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := webhook.Do(r)
 	if err == nil {
 		defer answer.Body.Close()
 		msg.Value.State = "sent" // saved when send returns
