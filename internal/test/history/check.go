@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Check judges a history by every rule and returns the violations in order of time.
@@ -98,18 +99,26 @@ func register(h *History) (found []Violation) {
 // collateral checks that no call touches another client's live lease, and that a client
 // does not end a lease of its own while it is held.
 func collateral(h *History) (found []Violation) {
-	leases := h.byID()
+	leases, answers := h.byID(), h.answers()
+	failed := map[string]time.Duration{} // when claims that may have been applied did: their clients take them back
 	for _, e := range h.Events {
+		if at, is := answers[e.Op]; e.Kind == Applied && is {
+			failed[e.ID] = at
+		}
 		if e.Kind != Dropped && e.Kind != Shortened {
 			continue
 		}
 		l := h.inHand(leases[e.ID], e.At)
+		left := l.letGo
+		if at, is := failed[e.ID]; is && l.granted == never {
+			left = at
+		}
 		held := l.granted != never && e.At < l.ends() && e.At >= l.starts()
 		switch {
 		case e.Note == Swept && !e.Live:
 		case e.Note == Broken && !held:
 		case l.note == Detached && e.At >= l.letGo: // resumed by its ticket
-		case e.At >= l.letGo && h.primaryChanged(l.letGo, e.At):
+		case e.At >= left && h.primaryChanged(left, e.At):
 			// The holder left on a deposed primary and still stands on the next one. A client
 			// that saw it leave takes the key (docs/internals/design.md §4.2).
 		case e.Note != Ours && e.Live:

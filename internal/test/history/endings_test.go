@@ -21,6 +21,19 @@ func dropped(at time.Duration, more ...Event) *History {
 	return h
 }
 
+// undone is the history of a claim whose call failed after 5 s, and whose holder another client dropped.
+func undone(at time.Duration, more ...Event) *History {
+	h := dropped(at, more...)
+	h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Kind == LetGo || e.Kind == Told })
+	for i := range h.Events {
+		if e := &h.Events[i]; e.Kind == Granted {
+			e.Kind, e.At, e.Note = Failed, 5*time.Second, Unknown
+		}
+	}
+	slices.SortStableFunc(h.Events, func(a, b Event) int { return int(a.At - b.At) })
+	return h
+}
+
 func TestAHolderThatLeftOnADeposedPrimaryMayBeDroppedOnTheNext(t *testing.T) {
 	failover := func(at, until time.Duration) Event {
 		return Event{Kind: Trouble, At: at, Until: until, Client: -1, Note: Failover}
@@ -35,6 +48,9 @@ func TestAHolderThatLeftOnADeposedPrimaryMayBeDroppedOnTheNext(t *testing.T) {
 		"it had left after the failover was over":       {dropped(6*time.Second, failover(3*time.Second, 4*time.Second)), true},
 		"it had not left yet":                           {dropped(4*time.Second, failover(3*time.Second, 7*time.Second)), true},
 		"it had left, and the failover came later":      {dropped(6*time.Second, failover(7*time.Second, 8*time.Second)), true},
+		"its claim had failed, and was taken back":      {undone(6*time.Second, failover(4*time.Second, 7*time.Second)), false},
+		"the same, and no primary was deposed":          {undone(6 * time.Second), true},
+		"its claim was still under way":                 {undone(4*time.Second, failover(3*time.Second, 7*time.Second)), true},
 	} {
 		found := collateral(c.h)
 		assert.Equal(t, c.wrong, len(found) > 0, "%s: %v", name, found)
