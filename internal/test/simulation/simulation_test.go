@@ -263,6 +263,15 @@ func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 	}
 }
 
+// All take permits of one key, whose number is set again and again while primaries fail.
+func TestNoSeedBreaksAPromiseWhileTheNumberOfPermitsIsSet(t *testing.T) {
+	for seed := range uint64(*simSeeds) {
+		for _, v := range live(t, seed+1, simulation.Settings{Margin: -1, Setting: true}).Check() {
+			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.setting)", seed+1, v, seed+1)
+		}
+	}
+}
+
 // A seed gives one log, unless two timers of one instant want the same thing, the hello that they
 // share for one: Go draws their order in each run of a bubble again, and nothing seeds it. So
 // one log must come twice before there are more than such draws explain: seed 4 has four of them,
