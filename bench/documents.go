@@ -129,7 +129,7 @@ func claimOfMany(l *lab) []figure {
 			"a bare findOneAndUpdate with the same filter and sort"},
 		{"the same, without its part of a look ahead", median(claims) / median(byID), "%.2f ×", 0, noTarget, "a bare findOneAndUpdate by `_id`"},
 		{"claim of one of 100,000, all due", mean(all) / mean(first), "%.3f ×", 1.3, atMost, fmt.Sprintf(
-			"a bare findOneAndUpdate with the same filter and sort: %.0f ms here, though its explain says %s", 1000*mean(first), examined)},
+			"a bare findOneAndUpdate with the same filter and sort; %.0f ms here, though its explain says %s", 1000*mean(first), examined)},
 		{"the same", mean(all) / mean(anyOne), "%.3f ×", 0, noTarget, fmt.Sprintf("a bare one without the sort: %.0f ms here", 1000*mean(anyOne))},
 	}
 }
