@@ -125,19 +125,8 @@ func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() 
 		cut()
 		return none, &abandoned{ErrClosed}
 	}
-	giveUp, stop := c.clock.Timer(w.patience)
-	defer stop()
-	select {
-	case <-x.reply:
-		return x.value, x.err
-	case <-w.ctx.Done():
-		err = contextError(w.ctx)
-	case <-giveUp:
-		err = errPatience
-	case <-c.queues.draining:
-		err = ErrClosed
-	}
-	if x.over.CompareAndSwap(false, true) {
+	err = c.queues.wait(w, x.reply, 0)
+	if err != nil && x.over.CompareAndSwap(false, true) {
 		time.AfterFunc(abandonedFor, cut)
 		return none, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
 	}

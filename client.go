@@ -119,7 +119,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.returner.client = c
 	qs := &c.queues
 	qs.clock, qs.tasks, qs.draining = &c.clock, c.background, make(chan struct{})
-	qs.watchdog.tasks, qs.watchdog.busy, qs.watchdog.slept = c.background, qs.busy, c.afterSleep
+	qs.watchdog.Run, qs.watchdog.Busy, qs.watchdog.Slept = c.background.Do, qs.busy, c.afterSleep
 	c.measure(suspend.New())
 	qs.places = places.New(places.Host{
 		Clock: &c.clock, Tasks: c.background,
@@ -136,6 +136,25 @@ func newClient(s store.Store, conf config) *Client {
 	qs.watch, qs.cleaner = c.watch, c.cleaner
 	c.watchStats()
 	return c
+}
+
+// measure makes the client's clock count what m measures.
+func (c *Client) measure(m suspend.Meter) {
+	c.clock, c.queues.watchdog.Meter = monotonic.CountingSleep(m), m
+}
+
+// afterSleep ends the leases that ran out while the machine slept. It sets the timers of the
+// others by the time that has passed, which renews those that are due. It also reads the keys
+// that are waited for: their wake-ups may have been missed.
+func (c *Client) afterSleep() {
+	c.keeper.Rearm()
+	c.queues.askAll()
+	if c.sessions != nil {
+		c.sessions.afterSleep()
+	}
+	for _, h := range c.queues.unsettled() {
+		h.expire()
+	}
 }
 
 func (c *Client) undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {

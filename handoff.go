@@ -2,57 +2,35 @@ package mongolock
 
 import (
 	"errors"
-	"time"
 
+	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
-// These limit what one client may keep for itself while other processes are in line.
-const (
-	streakMost = 16                     // handoffs in a row
-	streakTime = 100 * time.Millisecond // the time that they may take
-)
-
-// A streak counts how often this client kept a key for its own waiters in a row while other
-// processes were in line.
-type streak struct {
-	count int
-	since monotonic.Moment
-}
-
-// on returns the streak with one handoff more, or false if that is too many.
-func (s streak) on(now monotonic.Moment) (streak, bool) {
-	if s.count == 0 {
-		s.since = now
-	}
-	s.count++
-	return s, s.count <= streakMost && now.Sub(s.since) <= streakTime
-}
-
 // successor returns the waiter of this client that the holding may be handed to, and the streak
 // with that handoff, or nil if there is no such waiter.
-func (qs *queues) successor(h *holding) (*waiter, streak) {
+func (qs *queues) successor(h *holding) (*waiter, line.Streak) {
 	if h.terms.shares() {
-		return nil, streak{}
+		return nil, line.Streak{}
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := h.queue
 	if q.holder != h || q.head == nil || q.head.asking || q.head.terms.shares() {
-		return nil, streak{}
+		return nil, line.Streak{}
 	}
 	now := qs.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	may := (h.err == nil || h.err == ErrReleased) && !h.release.inDoubt && now < h.ends() && h.keep() == 0 //nolint:errorlint // the very cause
-	var s streak
+	var s line.Streak
 	if len(h.line) > 0 && may {
-		s, may = q.streak.on(now)
+		s, may = q.streak.On(now)
 	}
 	if !may {
-		return nil, streak{}
+		return nil, line.Streak{}
 	}
 	return q.head, s
 }
@@ -60,7 +38,7 @@ func (qs *queues) successor(h *holding) (*waiter, streak) {
 // handOff puts w's claim in the place of this holding, in one step. done means that this holding
 // is settled. Unless the handoff was handled, nothing was changed, and the holding is released
 // as usual.
-func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, handled bool, err error) {
+func (h *holding) handOff(w *waiter, s line.Streak, until monotonic.Moment) (done, handled bool, err error) {
 	c := h.client
 	values, end := c.observe(w.ctx, OpTransfer, w.key, w.terms)
 	claim := w.terms.claim(w.key, c)

@@ -119,7 +119,7 @@ func (qs *queues) watchFor(q *queue) {
 	if first {
 		q.watched = true
 		qs.watch.Join()
-		qs.watchdog.watch()
+		qs.watchdog.Watch()
 	}
 	qs.watch.Refused(first)
 }

@@ -1,6 +1,10 @@
 package mongolock
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/mongolock/mongolock/internal/line"
+)
 
 // holdings are those of a client that are not settled. They are protected by the mu of the queues.
 type holdings struct {
@@ -62,7 +66,7 @@ func (all *holdings) emptied() <-chan struct{} {
 func (qs *queues) enter(h *holding, w *waiter) (drained bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.watchdog.watch()
+	qs.watchdog.Watch()
 	qs.held.add(h)
 	if h.queue = w.queue; h.queue == nil || w.gone {
 		h.queue = qs.of(h.ref.Key)
@@ -92,7 +96,7 @@ func (qs *queues) forget(h *holding) {
 	}
 	switch q := h.queue; {
 	case q.holder == h:
-		q.holder, q.streak = nil, streak{}
+		q.holder, q.streak = nil, line.Streak{}
 		q.look()
 	case listed && h.terms.shares():
 		q.sharers--

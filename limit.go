@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -58,7 +59,7 @@ func (c *Client) SetLimit(ctx context.Context, key string, n int) error {
 			passed = append(passed, w.Place)
 		}
 	}
-	c.watch.Announce(notices(store.KindMoved, key, passed)...)
+	c.watch.Announce(wake.Notices(store.KindMoved, key, passed)...)
 	c.queues.Read([]Status{status})
 	return nil
 }

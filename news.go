@@ -8,34 +8,12 @@ import (
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
 // besideStill is how long a release may take for which an announcement made beside it is enough.
 const besideStill = 250 * time.Millisecond
-
-// offers says whose turn it is, after a change of a key: to those places of the line to whom it is
-// offered, n of them, and to the one behind.
-func offers(key string, line []store.Place, n int) (all []store.Notice) {
-	all = notices(store.KindOffered, key, line[:n])
-	if n > 0 && n < len(line) {
-		all = append(all, notices(store.KindNext, key, line[n:n+1])...)
-	}
-	return all
-}
-
-// notices returns one for each place whose process hears any.
-func notices(kind, key string, places []store.Place) (all []store.Notice) {
-	for _, p := range places {
-		if p.Address() != "" {
-			all = append(all, store.Notice{Topic: store.TopicLocks, Key: key, Kind: kind, To: p.Address(), Place: p})
-		}
-	}
-	return all
-}
-
-// offer is one notice that it is the turn of a place.
-func offer(key string, p store.Place) []store.Notice { return offers(key, []store.Place{p}, 1) }
 
 // freed tells waiters that keys may be free, of which no line is known: this client's, and those
 // of other processes.
@@ -57,7 +35,7 @@ func (c *Client) freed(keys ...string) {
 // tellOf tells those whose turn it is by a status.
 func (c *Client) tellOf(s *store.Status) {
 	waiting := s.Waiting("", "")
-	c.watch.Announce(offers(s.Key, waiting, s.Offered(waiting))...)
+	c.watch.Announce(wake.Offers(s.Key, waiting, s.Offered(waiting))...)
 }
 
 // announceBeside announces a release while the command that frees the key is under way, if others
@@ -76,9 +54,9 @@ func (h *holding) announceBeside() (told []store.Notice, at monotonic.Moment) {
 	if !announce {
 		return nil, 0
 	}
-	told = offers(h.ref.Key, waiting, store.Status{}.Offered(waiting))
+	told = wake.Offers(h.ref.Key, waiting, store.Status{}.Offered(waiting))
 	if !known { // they were in line at the last release: by now with other places
-		told = offer(h.ref.Key, waiting[0])
+		told = wake.Offer(h.ref.Key, waiting[0])
 		for i := range told {
 			told[i].Place = ""
 		}
@@ -87,19 +65,6 @@ func (h *holding) announceBeside() (told []store.Notice, at monotonic.Moment) {
 		return nil, 0
 	}
 	return told, c.clock.Now()
-}
-
-// untold returns those notices that were not sent beside a release. One without a place was meant
-// for whatever place its process has in line.
-func untold(all, told []store.Notice) (rest []store.Notice) {
-	for _, n := range all {
-		place := n
-		place.Place = ""
-		if !slices.Contains(told, n) && !slices.Contains(told, place) {
-			rest = append(rest, n)
-		}
-	}
-	return rest
 }
 
 // whoWaits returns who was last seen in line: by the grant of h, or lately by a release.
@@ -137,18 +102,18 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	}
 	n := store.Status{Set: e.Set}.Offered(e.Line)
 	if h.keep() > 0 {
-		return notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
+		return wake.Notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
 	if e.Left > 0 {
 		n = store.Status{Mode: mode, Limit: limit, Set: e.Set}.OfferedBeside(e.Line, e.Left)
 	}
-	return offers(h.ref.Key, e.Line, n)
+	return wake.Offers(h.ref.Key, e.Line, n)
 }
 
 // removePlace takes a place out of the line that was offered the key and did not take it.
 func (c *Client) removePlace(key string, p store.Place) {
 	if c.leaveLine(key, p, true) == nil {
-		c.watch.Announce(offer(key, p)...) // its waiter joins again, if it lives
+		c.watch.Announce(wake.Offer(key, p)...) // its waiter joins again, if it lives
 	}
 }
 
@@ -176,9 +141,9 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 	case len(waiting) > 0 && line.Missed(&s, waiting[0]):
 		behind = 1
 	}
-	told := notices(store.KindOffered, key, waiting[:n])
+	told := wake.Notices(store.KindOffered, key, waiting[:n])
 	// These look at once: they would take KindNext for a release.
-	told = append(told, notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
+	told = append(told, wake.Notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
 	c.watch.Announce(told...)
 	c.queues.Read([]store.Status{s})
 	return nil

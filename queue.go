@@ -23,7 +23,7 @@ type queue struct {
 	watched    bool             // the client's watch counts this queue
 	readAt     monotonic.Moment // when the head reads a key that this client holds; zero: no need
 
-	streak    streak           // of the holder
+	streak    line.Streak      // of the holder
 	served    store.Place      // that was granted last
 	others    []store.Place    // who waited when this client last released the key
 	othersAt  monotonic.Moment // when that was; zero: never

@@ -13,6 +13,7 @@ import (
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/places"
+	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/internal/wake"
@@ -29,7 +30,7 @@ type queues struct {
 	watch    *wake.Watch
 	cleaner  *cleaner.Cleaner
 	places   *places.Keeper
-	watchdog watchdog
+	watchdog suspend.Watchdog
 
 	draining chan struct{} // closed when nobody may wait any more
 	drained  atomic.Bool   // draining is closed; set with mu held
@@ -192,7 +193,7 @@ func (qs *queues) unlink(w *waiter) (unused places.Unused) {
 }
 
 // deliver hands a lease to the waiter that it was claimed for, and goes on with its streak.
-func (qs *queues) deliver(w *waiter, lease *Lease, s streak) {
+func (qs *queues) deliver(w *waiter, lease *Lease, s line.Streak) {
 	qs.mu.Lock()
 	w.queue.streak = s
 	if !w.gone && !w.asking {

@@ -9,6 +9,7 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -179,7 +180,7 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	case c.clock.Since(at) > besideStill: // whoever was told may ask no more
 		c.watch.Announce(h.nowOffered(answer)...)
 	default:
-		c.watch.Announce(untold(h.nowOffered(answer), told)...)
+		c.watch.Announce(wake.Unsent(h.nowOffered(answer), told)...)
 	}
 	return done, err
 }

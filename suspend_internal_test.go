@@ -78,9 +78,9 @@ func TestWithinASecondAfterASuspendExpiredLeasesEndAndOthersAreRenewed(t *testin
 		resumed := time.Now()
 		<-short.Done()
 		<-once.Done()
-		assert.LessOrEqual(t, time.Since(resumed), watchdogPeriod)
+		assert.LessOrEqual(t, time.Since(resumed), suspend.Period)
 		assert.ErrorIs(t, short.Err(), ErrLost)
-		time.Sleep(watchdogPeriod)
+		time.Sleep(suspend.Period)
 		synctest.Wait()
 		assert.NoError(t, long.Err())
 		assert.Greater(t, long.Remaining(), 59*time.Minute-time.Second, "renewed at once")
@@ -122,7 +122,7 @@ func resumedWaiter(t *testing.T, counted bool) (after time.Duration) {
 }
 
 func TestWithinASecondAfterASuspendWaitersLook(t *testing.T) {
-	assert.LessOrEqual(t, resumedWaiter(t, true), watchdogPeriod)
+	assert.LessOrEqual(t, resumedWaiter(t, true), suspend.Period)
 }
 
 // The control: without the time asleep the waiter sleeps on.

@@ -128,7 +128,7 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 	}
 	if lease != nil {
 		if m.claim.Pass != "" {
-			tell = offer(w.key, m.claim.Pass) // its waiter joins again, if it lives
+			tell = wake.Offer(w.key, m.claim.Pass) // its waiter joins again, if it lives
 		}
 		q.served, q.view = place, line.View{Seen: q.view.Seen}
 		return lease, tell, nil
@@ -158,14 +158,14 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 	return nil, nil, nil
 }
 
-// sleep waits until w has something to do. An error ends the wait for the key.
-func (qs *queues) sleep(w *waiter, until monotonic.Moment) error {
+// wait waits for news until then, without limit if that is zero. An error ends the wait for the key.
+func (qs *queues) wait(w *waiter, news <-chan struct{}, until monotonic.Moment) error {
 	wake, stopWake := qs.clock.Timer(until)
 	defer stopWake()
 	giveUp, stopGiveUp := qs.clock.Timer(w.patience)
 	defer stopGiveUp()
 	select {
-	case <-w.nudge:
+	case <-news:
 	case <-wake:
 	case <-giveUp:
 		return &abandoned{errPatience}

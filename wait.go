@@ -59,7 +59,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key, t)
 			}
-			if err := c.queues.sleep(w, m.until); err != nil {
+			if err := c.queues.wait(w, w.nudge, m.until); err != nil {
 				return c.queues.leave(w, nil, err)
 			}
 		}

@@ -6,10 +6,8 @@
 package wake
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -292,33 +290,4 @@ func (w *Watch) announce(all []store.Notice) {
 	default:
 		w.host.Logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", all[0].Key, "notices", len(all), "error", err)
 	}
-}
-
-// Wanted returns the notices that tell the holders of a key that somebody waits for it: those that
-// may only keep it, and those that asked to be told. Whoever tells them is in line, and is offered
-// the key.
-func Wanted(s *store.Status) []store.Notice {
-	return wanted(s, func(h store.Holder) string { return cmp.Or(h.Lingers, h.Yields) })
-}
-
-// Idle returns those of the notices that go to holders which may only keep the key.
-func Idle(s *store.Status) []store.Notice {
-	return wanted(s, func(h store.Holder) string { return h.Lingers })
-}
-
-func wanted(s *store.Status, address func(store.Holder) string) (all []store.Notice) {
-	for _, h := range s.Holders {
-		if to := address(h); to != "" && s.Live(h) {
-			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: to})
-		}
-	}
-	return all
-}
-
-// SendOnly is a feed that sends notices and hears none.
-type SendOnly struct{ store.Feed }
-
-// Watch yields that there is nothing to hear.
-func (SendOnly) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
-	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.ErrUnsupported) }
 }
