@@ -243,23 +243,64 @@ func TestALastReaderBesideADeadOneTellsTheWriter(t *testing.T) {
 // A waiter who comes to stand first, because the one before gave up, may have looked last under another
 // holder. He must not learn half a minute later that this one has died.
 func TestAWaiterThatGivesUpIsInNobodysWayThoughTheHolderDied(t *testing.T) {
+	for _, ttl := range []time.Duration{5 * time.Second, 28 * time.Second, 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memstore.New()
+			gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+			place := standAs(t, mem, store.Exclusive, 1, "waits", "dead")
+			time.Sleep(time.Second)
+			gaveUp := inBackground(t.Context(), newClient(t, mem), "k", mongolock.MaxWait(3*time.Second))
+			time.Sleep(time.Second)
+			next := inBackground(t.Context(), newClient(t, mem), "k")
+			time.Sleep(time.Second)
+			release(t, gate)
+			start := time.Now()
+			diesHolding(t, mem, place, ttl)
+			assert.ErrorIs(t, (<-gaveUp).err, mongolock.ErrHeld)
+			require.Less(t, time.Since(start), 4*time.Second, "the holder's time is over: the test shows nothing")
+			release(t, within(t, "the next", start, next, ttl+100*time.Millisecond))
+		})
+	}
+}
+
+// diesHolding takes the key for one who stands first in line, and is not heard of again.
+func diesHolding(t *testing.T, mem *memstore.Store, place store.Place, ttl time.Duration) {
+	t.Helper()
+	_, err := mem.Acquire(t.Context(), store.Claim{
+		Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: ttl, Place: place, Offered: true,
+	})
+	require.NoError(t, err)
+}
+
+// Who looks by himself before the holder may be over need not be told of it: with each of a crowd that
+// gives up that would be a notice and a claim more.
+func TestACrowdThatGivesUpTellsNobodyOfAHolderThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 		place := standAs(t, mem, store.Exclusive, 1, "waits", "dead")
-		time.Sleep(time.Second)
-		gaveUp := inBackground(t.Context(), newClient(t, mem), "k", mongolock.MaxWait(3*time.Second))
-		time.Sleep(time.Second)
-		next := inBackground(t.Context(), newClient(t, mem), "k")
+		const n = 20
+		var crowd []*mongolock.Client
+		var waits []<-chan result
+		for i := range n {
+			c := newClient(t, mem)
+			crowd, waits = append(crowd, c), append(waits, inBackground(t.Context(), c, "k", mongolock.MaxWait(3*time.Second+time.Duration(i)*10*time.Millisecond)))
+			synctest.Wait()
+		}
 		time.Sleep(time.Second)
 		release(t, gate)
-		start := time.Now()
-		_, err := mem.Acquire(t.Context(), store.Claim{ // and is not heard of again
-			Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 5 * time.Second, Place: place, Offered: true,
-		})
-		require.NoError(t, err)
-		assert.ErrorIs(t, (<-gaveUp).err, mongolock.ErrHeld)
-		require.Less(t, time.Since(start), 4*time.Second, "the holder's time is over: the test shows nothing")
-		release(t, within(t, "the next", start, next, 5100*time.Millisecond))
+		diesHolding(t, mem, place, 30*time.Second)
+		var before, after uint64
+		for _, c := range crowd {
+			before += c.Stats().Calls["acquire"] + c.Stats().Calls["notify"]
+		}
+		for _, w := range waits {
+			assert.ErrorIs(t, (<-w).err, mongolock.ErrHeld)
+		}
+		synctest.Wait()
+		for _, c := range crowd {
+			after += c.Stats().Calls["acquire"] + c.Stats().Calls["notify"]
+		}
+		assert.Less(t, after-before, uint64(5), "claims and notices of %d that gave up", n)
 	})
 }

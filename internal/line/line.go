@@ -22,6 +22,7 @@ const (
 	GracePolled = 2500 * time.Millisecond // if its process hears no notices
 
 	refresh          = 25 * time.Second     // between two claims, which also keep the place
+	refreshMost      = 30 * time.Second     // a fifth more
 	refreshAmong     = 8 * time.Second      // if the place keeps sharers out: a writer's, or one of several permits
 	outside          = 3 * time.Second      // if the line is full
 	again            = 5 * time.Millisecond // if it was our turn and another was quicker

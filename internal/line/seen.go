@@ -50,11 +50,14 @@ func RanOut(s *store.Status, now time.Time) bool {
 	return s != nil && slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return !h.ExpireAt.After(now) })
 }
 
-// Missed reports whether a waiter has not claimed since a live holder was granted the key: it may not
-// know until when that one has it.
+// Missed reports whether a waiter has not claimed since a live holder was granted the key, and need not
+// before that one may be over: it may not know when.
 func Missed(s *store.Status, p store.Place) bool {
 	i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == p })
-	return i >= 0 && slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return s.Live(h) && h.Since.After(s.Line[i].Seen) })
+	return i >= 0 && slices.ContainsFunc(s.Holders, func(h store.Holder) bool {
+		seen := s.Line[i].Seen
+		return s.Live(h) && h.Since.After(seen) && s.Now.Add(s.LeftOf(h)).Before(seen.Add(refreshMost))
+	})
 }
 
 // SameHolders reports whether two looks show the same holders.
