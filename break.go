@@ -16,8 +16,8 @@ import (
 // next renewal ends their leases with ErrBroken and the reason. Then it waits until they have
 // given up or run out, or until grace is over, and removes those that are left. Only a grace of
 // at least a third of their TTL and a margin makes sure that they are told before the key is
-// free. With a negative grace no holder is removed: the key stays taken until they give up or
-// run out.
+// free. A holder that MinHold keeps was released, and is not waited for. With a negative grace no
+// holder is removed: the key stays taken until they give up or run out.
 //
 // Break returns the holders that it marked. If ctx ends before grace is over they stay marked,
 // and the error says so.
@@ -46,7 +46,8 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 	if grace < 0 || len(marked) == 0 {
 		return marked, errors.Join(errs...)
 	}
-	if err := c.awaitGone(ctx, &status, marked, grace); err != nil {
+	told := slices.DeleteFunc(slices.Clone(marked), func(h Holder) bool { return h.Released })
+	if err := c.awaitGone(ctx, &status, told, grace); err != nil {
 		return marked, errors.Join(append(errs, err)...)
 	}
 	for _, h := range marked {

@@ -94,6 +94,20 @@ func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
 	})
 }
 
+// A holder that MinHold keeps was released: there is nobody to tell.
+func TestBreakDoesNotWaitForAKeptKey(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		release(t, acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour)))
+		mustBeHeld(t, b, "k")
+		start := time.Now()
+		marked, err := newClient(t, s).Break(t.Context(), "k", "why", 30*time.Minute)
+		require.NoError(t, err)
+		assert.Len(t, marked, 1)
+		tookBetween(t, start, 0, 10*time.Second)
+		mustBeFree(t, b, "k")
+	})
+}
+
 // Behind a router the time of a read is that of the shard which was last heard of.
 func TestBreakIsNotMisledByAnotherShardsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

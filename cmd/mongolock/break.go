@@ -80,7 +80,7 @@ func (c *breakCmd) progress(ctx context.Context, a *app, client *mongolock.Clien
 	say := func(s mongolock.Status, counts func(mongolock.Holder) bool) {
 		var owners []string
 		for _, h := range s.Holders {
-			if s.Live(h) && counts(h) {
+			if s.Live(h) && !h.Released && counts(h) {
 				owners = append(owners, shown(h.Owner))
 			}
 		}
@@ -106,7 +106,7 @@ func (c *breakCmd) progress(ctx context.Context, a *app, client *mongolock.Clien
 func graceOf(s mongolock.Status) time.Duration {
 	var most time.Duration
 	for _, h := range s.Holders {
-		if s.Live(h) {
+		if s.Live(h) && !h.Released {
 			most = max(most, h.ExpireAt.Sub(s.Now))
 		}
 	}
