@@ -184,6 +184,8 @@ func (v keyView) next() string {
 
 func (v keyView) stateOf(h holderView) (string, tone) {
 	switch {
+	case !h.Live && h.Released:
+		return "released, was kept until " + span(v.Now.Sub(h.ExpireAt)) + " ago", plain
 	case !h.Live:
 		return "ran out " + span(v.Now.Sub(h.ExpireAt)) + " ago", red
 	case h.Confirming:

@@ -73,6 +73,39 @@ func TestWatchShowsWhoJoinsTheLine(t *testing.T) {
 	assert.Empty(t, changesOf("k", after, after, now))
 }
 
+func TestAKeyThatWasKeptDidNotRunOut(t *testing.T) {
+	now := time.Date(2026, 5, 3, 2, 0, 0, 0, time.UTC)
+	kept := store.Holder{ID: "1", Owner: "one", Since: now.Add(-time.Minute), ExpireAt: now.Add(time.Second), Released: true}
+	before := mongolock.Status{Key: "k", Now: now, Mode: store.Exclusive, Holders: []store.Holder{kept}}
+	after := before
+	after.Now = now.Add(2 * time.Second)
+	assert.Equal(t, []change{{At: after.Now, Kind: "freed", Key: "k", Owner: "one", Text: "after 1m2s"}}, changesOf("k", before, after, now))
+	v := viewOf(after)
+	text, _ := v.stateOf(v.Holders[0])
+	assert.Equal(t, "released, was kept until 1s ago", text)
+	assert.Equal(t, 2*time.Second, graceOf(before), "nobody has to be told of a break")
+}
+
+// Of several holders one may be kept: the key is held by the others.
+func TestARefusedCommandSaysWhoHoldsTheKey(t *testing.T) {
+	now := time.Date(2026, 5, 3, 2, 0, 0, 0, time.UTC)
+	kept := store.Holder{Owner: "one", Since: now.Add(-time.Minute), ExpireAt: now.Add(20 * time.Second), Released: true}
+	works := store.Holder{Owner: "two", Since: now.Add(-30 * time.Second), ExpireAt: now.Add(30 * time.Second)}
+	unsure := kept // its end is past by the present primary's clock, which may not be the one that wrote it
+	unsure.ExpireAt, unsure.KnownBy = now.Add(-5*time.Second), now.Add(20*time.Second)
+	for _, test := range []struct {
+		holders []store.Holder
+		text    string
+	}{
+		{[]store.Holder{kept, works}, " by two for 30s"},
+		{[]store.Holder{kept}, " by one, which released it, for another 20s"},
+		{[]store.Holder{unsure}, " by one, which released it, for another 20s"},
+	} {
+		err := &mongolock.HeldError{Status: mongolock.Status{Key: "k", Mode: store.Shared, Now: now, Holders: test.holders}}
+		assert.Equal(t, test.text, by(err))
+	}
+}
+
 func TestTheLineOfAKeyIsShown(t *testing.T) {
 	p := newProgram(t)
 	held, err := p.owner("billing-7").Acquire(t.Context(), "nightly")

@@ -245,13 +245,14 @@ func (c *runCmd) refused(ctx context.Context, err error) error {
 // by describes the holder of a key, and the line before a claim.
 func by(e *mongolock.HeldError) (text string) {
 	for _, h := range e.Holders {
-		if e.Live(h) {
+		if !e.Live(h) || h.Released && text != "" {
+			continue
+		}
+		if !h.Released {
 			text = fmt.Sprintf(" by %s for %s", shown(h.Owner), span(e.Now.Sub(h.Since)))
-			if h.Released {
-				text = fmt.Sprintf(" by %s, which released it, for another %s", shown(h.Owner), span(h.ExpireAt.Sub(e.Now)))
-			}
 			break
 		}
+		text = fmt.Sprintf(" by %s, which released it, for another %s", shown(h.Owner), span(e.LeftOf(h)))
 	}
 	if n := e.Ahead(); n > 0 {
 		text += fmt.Sprintf(" (%d ahead in line)", n)

@@ -112,7 +112,7 @@ func changesOf(key string, before, now mongolock.Status, at time.Time) []change 
 	for _, h := range now.Holders {
 		if now.Live(h) {
 			is[h.ID] = h
-		} else if _, ok := was[h.ID]; ok {
+		} else if _, ok := was[h.ID]; ok && !h.Released {
 			add("ran out", h, "")
 			delete(was, h.ID)
 		}
