@@ -111,10 +111,10 @@ func before(version uint) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	last, err := source.Prev(version)
-	if errors.Is(err, fs.ErrNotExist) {
-		return database.NilVersion, nil // it is the first
+	if first, err := source.First(); err == nil && version == first {
+		return database.NilVersion, nil
 	}
+	last, err := source.Prev(version)
 	return int(last), err //nolint:gosec // a small number
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io/fs"
 	"os"
 	"testing"
 	"time"
@@ -166,6 +167,18 @@ func TestAHostThatIsKilledHalfWayIsTakenOver(t *testing.T) {
 		migrated(t, db)
 		assert.Equal(t, []once.Outcome{once.Died, once.Succeeded}, outcomes(t, db))
 	}
+}
+
+// A newer program may have died in a migration that this one does not have: it must not begin again
+// from the first.
+func TestAMigrationThatIsNotOursIsNotSetBack(t *testing.T) {
+	for version, want := range map[uint]int{1: database.NilVersion, 2: 1} {
+		last, err := before(version)
+		require.NoError(t, err)
+		assert.Equal(t, want, last)
+	}
+	_, err := before(99)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // The control: what a killed process leaves of golang-migrate's own lock keeps all others out.
