@@ -267,6 +267,9 @@ func (g *group) round() {
 			k.renew(batch)
 			return
 		}
+		if len(batch) == 0 { // all of it has ended, or is being renewed
+			continue
+		}
 		answered := make(chan struct{})
 		if !k.host.Tasks.Go(func() {
 			_, tell := k.send(batch, 0)

@@ -243,6 +243,34 @@ func TestAnItemThatHasEndedIsNotRenewed(t *testing.T) {
 	})
 }
 
+// Of a bulk that is due nothing may be left to send: its items have ended, or a call of Renew has
+// begun each of them. What is due with them is renewed all the same.
+func TestABulkOfWhichNothingIsLeftDelaysNoOther(t *testing.T) {
+	for how, first := range map[string]func(s *server, x *thing){
+		"they have ended":   func(_ *server, x *thing) { x.end() },
+		"they are renewed":  func(s *server, x *thing) { s.tasks.Go(func() { s.Renew(x) }) },
+		"a call waits, too": func(s *server, x *thing) { s.tasks.Go(func() { s.Renew(x) }); s.tasks.Go(func() { s.Renew(x) }) },
+	} {
+		in(t, func(t *testing.T, s *server) {
+			of := s.things(firstBulk, ttl)
+			time.Sleep(time.Millisecond) // so that the others are due after these
+			others := s.things(firstBulk+1, ttl)
+			s.does(func([]Item) time.Duration { return time.Second }, nil)
+			time.Sleep(ttl/3 - 100*time.Millisecond)
+			for _, x := range of {
+				first(s, x)
+			}
+			time.Sleep(ttl)
+			for _, x := range others {
+				assert.GreaterOrEqual(t, x.answered(), 3, "%s: renewals in four thirds of a TTL", how)
+			}
+			if how != "they have ended" {
+				assert.Zero(t, s.lost(of), "%s: lost of them", how)
+			}
+		})
+	}
+}
+
 func TestRenewComesAfterTheRenewalUnderWay(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
 		x := s.things(1, ttl)[0]
