@@ -30,6 +30,7 @@ type fault struct {
 	Flags      []string `json:"flags,omitempty"`  // of that test: a seed
 	Server     bool     `json:"server,omitempty"` // the test needs one
 	Within     string   `json:"within,omitempty"` // with the fault the test never ends: how long it may take
+	Panics     string   `json:"panics,omitempty"` // with the fault the process ends, and so the test says nothing: with this panic
 	Gone       string   `json:"gone,omitempty"`   // why today's code has no place for it, and where it was shown
 }
 
@@ -102,6 +103,7 @@ func (r *record) found(ctx context.Context, f fault) error {
 		return err // it did not run
 	case err == nil:
 		return fmt.Errorf("%s passes although the fault is there", f.Test)
+	case f.Panics != "" && strings.Contains(out, "panic: "+f.Panics):
 	case !strings.Contains(out, "--- FAIL: "+f.Test) && !strings.Contains(out, "panic: test timed out"):
 		return fmt.Errorf("%s did not fail, something else did:\n%s", f.Test, out)
 	}
