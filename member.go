@@ -62,14 +62,15 @@ func (h *holding) joinSession(now monotonic.Moment) {
 // leaveSession takes the holding out of its session: from now on its own deadline counts, and
 // the next renewal tells the store. It reports false if the holding never was in a session.
 func (h *holding) leaveSession() bool {
+	now := h.client.clock.Now()
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.member.named == nil {
+		h.mu.Unlock()
 		return false
 	}
 	h.member.alone, h.member.under = true, nil
-	now := h.client.clock.Now()
 	h.watchDeadline(h.ends().Sub(now))
+	h.mu.Unlock()
 	h.client.keeper.Plan(h, now) // in case the caller's renewal fails
 	return true
 }
