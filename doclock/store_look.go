@@ -97,7 +97,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 	}, options.Find().SetProjection(read))
 }
 
-// hasParent reports whether a field in which the path is is among those to read.
+// hasParent reports whether those to read have a field that contains the path.
 func hasParent(path string, read bson.M) bool {
 	for i, c := range path {
 		if _, is := read[path[:i]]; is && c == '.' {
