@@ -128,7 +128,7 @@ func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() 
 	err = c.queues.wait(w, x.reply, 0)
 	if err != nil && x.over.CompareAndSwap(false, true) {
 		time.AfterFunc(abandonedFor, cut)
-		return none, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
+		return none, fmt.Errorf("the store has not answered: %w", err)
 	}
 	<-x.reply
 	return x.value, x.err
@@ -158,12 +158,11 @@ func (c *Client) claim(ctx context.Context, w *waiter, ask *store.Claim, sent mo
 	if c.cleaner.Full() {
 		return nil, errCrowded
 	}
-	claim := w.terms.claim(w.key, c)
+	claim, h := c.newClaim(w, w.key)
 	claim.Place, claim.Pass, claim.Offered, claim.InLine, claim.Held = ask.Place, ask.Pass, ask.Offered, ask.InLine, ask.Held
-	h := newHolding(w.ctx, c, &claim, w.terms)
 	c.calls.Add(observe.Acquire)
 	grant, err := c.store.Acquire(ctx, claim)
-	return h.settleClaim(w, nil, sent, grant, err)
+	return h.settleClaim(nil, sent, grant, err)
 }
 
 // newID makes an ID for an acquisition.
@@ -174,7 +173,7 @@ func (c *Client) newID() string {
 // settleClaim handles the reply to a claim. It begins the lease that was granted, or makes sure that
 // the claim leaves nothing behind. from is the acquisition that a handoff named; nil for other
 // claims.
-func (h *holding) settleClaim(w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
+func (h *holding) settleClaim(from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
 	c := h.client
 	now := c.clock.Now()
 	if err != nil {
@@ -183,7 +182,7 @@ func (h *holding) settleClaim(w *waiter, from *store.Ref, sent monotonic.Moment,
 		}
 		return nil, err
 	}
-	return h.start(w, h.grant(sent, now, g))
+	return h.start(h.grant(sent, now, g))
 }
 
 // claimTogether makes one claim of each key, with one store call. It returns the leases of the
@@ -202,7 +201,9 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
 	if c.prompt {
-		c.background.Do(func() { granted, err = claim() })
+		if !c.background.Do(func() { granted, err = claim() }) {
+			err = &abandoned{ErrClosed}
+		}
 		cancel()
 	} else {
 		granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
@@ -212,20 +213,23 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	} else if errors.As(err, new(*abandoned)) {
 		err = &fault{op: "acquire", key: keys[0], err: err} // the claims go on, and their outcome will be known
 	}
-	end(Outcome{Err: err, Count: len(granted)})
+	out := Outcome{Err: err, Count: len(granted)}
+	if err == nil && len(granted) == 0 {
+		out.Err = errors.ErrUnsupported
+	}
+	end(out)
 	return granted, err
 }
 
 func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {
 	hs, batch := make([]*holding, len(keys)), make([]store.Claim, len(keys))
 	for i, key := range keys {
-		batch[i] = w.terms.claim(key, c)
-		hs[i] = newHolding(w.ctx, c, &batch[i], w.terms)
+		batch[i], hs[i] = c.newClaim(w, key)
 	}
 	var after Leases
 	c.calls.Add(observe.Acquire)
 	for i, a := range c.together.AcquireMany(ctx, batch) {
-		l, refusal := hs[i].settleClaim(&waiter{}, nil, sent, a.Grant, a.Err)
+		l, refusal := hs[i].settleClaim(nil, sent, a.Grant, a.Err)
 		switch {
 		case refusal != nil && err == nil:
 			err = failed("acquire", keys[i], refusal)

@@ -25,9 +25,9 @@ import (
 // These limit what a client does on its own.
 const (
 	maxCall      = 10 * time.Second // for one store call
-	releaseBound = 5 * time.Second  // for Release, and for Close in addition to its margin
+	releaseBound = 5 * time.Second  // for a release or a notice, and for Close in addition to its margin
 	batchSize    = 1000             // entries in one call
-	closeWorkers = 16               // calls by which Close releases leases at the same time
+	giveBackMost = 16               // calls by which many leases are given back at the same time
 )
 
 // A Client grants leases from one store. It is safe for concurrent use: make one per process
@@ -100,7 +100,7 @@ func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:  conf,
 		pkg:     "mongolock",
-		guard:   newGuard(&conf),
+		guard:   observe.New[Operation, Outcome](conf.observer, conf.logger),
 		store:   s,
 		closeOK: make(chan struct{}),
 	}

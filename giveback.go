@@ -117,7 +117,7 @@ func (r *returner) giveBack(parts [][]*holding, bound time.Duration) {
 	}
 	close(todo)
 	var wg sync.WaitGroup
-	for range min(closeWorkers, len(parts)) {
+	for range min(giveBackMost, len(parts)) {
 		wg.Go(func() {
 			for part := range todo {
 				one(part)

@@ -24,7 +24,7 @@ func (qs *queues) successor(h *holding) (*waiter, line.Streak) {
 	now := qs.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	may := (h.err == nil || h.err == ErrReleased) && !h.release.inDoubt && now < h.ends() && h.keep() == 0 //nolint:errorlint // the very cause
+	may := h.err == ErrReleased && !h.release.inDoubt && now < h.ends() && h.keep() == 0 //nolint:errorlint // the very cause
 	var s line.Streak
 	if len(h.line) > 0 && may {
 		s, may = q.streak.On(now)
@@ -41,13 +41,13 @@ func (qs *queues) successor(h *holding) (*waiter, line.Streak) {
 func (h *holding) handOff(w *waiter, s line.Streak, until monotonic.Moment) (done, handled bool, err error) {
 	c := h.client
 	values, end := c.observe(w.ctx, OpTransfer, w.key, w.terms)
-	claim := w.terms.claim(w.key, c)
-	sent, next := c.clock.Now(), newHolding(w.ctx, c, &claim, w.terms)
+	claim, next := c.newClaim(w, w.key)
+	sent := c.clock.Now()
 	ctx, cancel := c.background.Bound(values, min(until, sent.Add(claim.TTL)))
 	c.calls.Add(observe.Transfer)
 	grant, err := c.store.Transfer(ctx, h.ref, claim)
 	cancel()
-	lease, err := next.settleClaim(w, &h.ref, sent, grant, err)
+	lease, err := next.settleClaim(&h.ref, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
 	switch {
 	case err == nil:

@@ -28,7 +28,7 @@ type holding struct {
 	ref     store.Ref
 	terms   *terms           // on which it was claimed
 	since   time.Time        // by the store's clock, for display
-	lingers string           // where it hears that the key is wanted; empty: the key is not kept
+	lingers string           // where others ask for it once it is idle, as its claim said; for display
 	granted monotonic.Moment // when this process learned of the grant
 	heard   heard            // when the claim was sent
 
@@ -43,8 +43,8 @@ type holding struct {
 	keepTimer  *time.Timer // ends the keeping of an idle holding
 	prev, next *holding    // in the client's list
 
-	// mu protects what follows, and what says so in the Lease. Those methods that only calculate
-	// from these are called with it locked: watchDeadline, storeTrusted, trusted, ends, over,
+	// mu protects what follows, and what says so in the Lease. Those methods that only stand on these
+	// are called with it locked: watchDeadline, storeTrusted, trusted, ends, over,
 	// whyOver, watched, passes, joinSession, timeToStop, result, answered and honoured.
 	mu       sync.Mutex
 	lease    *Lease // nil: the holding is idle, or was never granted
@@ -62,11 +62,12 @@ type holding struct {
 	release  release
 }
 
-// newHolding makes a holding that is not granted yet.
-func newHolding(ctx context.Context, c *Client, claim *store.Claim, t *terms) *holding {
-	h := &holding{client: c, ref: claim.Ref, terms: t, lingers: claim.Lingers, values: ctx, Slot: keeper.Slot{TTL: t.ttl}}
+// newClaim makes a claim of a key for w, and the holding that it becomes if it is granted.
+func (c *Client) newClaim(w *waiter, key string) (store.Claim, *holding) {
+	claim := w.terms.claim(key, c)
+	h := &holding{client: c, ref: claim.Ref, terms: w.terms, lingers: claim.Lingers, values: w.ctx, Slot: keeper.Slot{TTL: w.terms.ttl}}
 	h.listen()
-	return h
+	return claim, h
 }
 
 // grant puts a lease into the holding, by the answer to the claim that was sent at sent. The
@@ -84,13 +85,13 @@ func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotoni
 // start begins the life of the lease in a holding that was granted. If the lease has run out
 // already, or the client is closed, it is given back. That needs no margin, because no caller
 // has received the lease.
-func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
+func (h *holding) start(due monotonic.Moment) (*Lease, error) {
 	c, l := h.client, h.lease
 	left := h.ends().Sub(h.granted)
 	if left > 0 {
 		h.values, l.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
 	}
-	closed := c.queues.enter(h, w)
+	closed := c.queues.enter(h)
 	switch {
 	case left <= 0:
 		h.giveBackUnseen(ErrReleased)
@@ -99,7 +100,7 @@ func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
 		h.giveBackUnseen(ErrClosed)
 		return nil, &unwanted{ErrClosed}
 	}
-	if h.terms.noRenewal || !l.limits.None() || h.term.Over(due, 0) {
+	if h.terms.noRenewal || !l.limits.None() || h.term.Over(due) {
 		h.mu.Lock()
 		h.watchDeadline(left)
 		h.mu.Unlock()
@@ -213,8 +214,10 @@ func (h *holding) why() error {
 
 // end ends the holding, and the lease that is in it. The first cause stays.
 func (h *holding) end(cause error) {
-	h.endIf(cause, func(*Lease) bool { return true })
+	h.endIf(cause, anyLease)
 }
+
+func anyLease(*Lease) bool { return true }
 
 func (h *holding) endIf(cause error, is func(in *Lease) bool) bool {
 	tell := h.finishIf(cause, is)
@@ -227,9 +230,7 @@ func (h *holding) endIf(cause error, is func(in *Lease) bool) bool {
 
 // finish is end without telling the observer and the logger: the function that it returns tells
 // them. The function is nil if the holding had ended already.
-func (h *holding) finish(cause error) (tell func()) {
-	return h.finishIf(cause, func(*Lease) bool { return true })
-}
+func (h *holding) finish(cause error) (tell func()) { return h.finishIf(cause, anyLease) }
 
 // finishIf is finish if the lease in the holding, or nil, is the one that is meant.
 func (h *holding) finishIf(cause error, is func(in *Lease) bool) (tell func()) {

@@ -61,16 +61,14 @@ func (all *holdings) emptied() <-chan struct{} {
 	return none
 }
 
-// enter takes in a holding that was granted to w. It reports whether the queues are drained: then the
+// enter takes in a holding that was granted. It reports whether the queues are drained: then the
 // holding is given back.
-func (qs *queues) enter(h *holding, w *waiter) (drained bool) {
+func (qs *queues) enter(h *holding) (drained bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	qs.watchdog.Watch()
 	qs.held.add(h)
-	if h.queue = w.queue; h.queue == nil || w.gone {
-		h.queue = qs.of(h.ref.Key)
-	}
+	h.queue = qs.of(h.ref.Key)
 	if h.terms.shares() {
 		h.queue.sharers++
 	} else {
@@ -91,6 +89,9 @@ func (qs *queues) forget(h *holding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	listed := qs.held.remove(h)
+	if h.keepTimer != nil {
+		h.keepTimer.Stop() // it would hold the holding until the end of Linger
+	}
 	if listed && h.listens {
 		qs.watch.Leave()
 	}

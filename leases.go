@@ -167,8 +167,8 @@ type patience struct {
 
 func patienceIn(l Locker, opts []AcquireOption) patience {
 	t := terms{mode: store.Exclusive}
-	if c, ok := l.(*Client); ok {
-		t = c.terms
+	if c, ok := l.(interface{ settings() *config }); ok { // a Client, or what embeds one
+		t = c.settings().terms
 	}
 	for _, o := range opts {
 		if o == nil || o.applyAcquire(&t) != nil {
@@ -193,10 +193,7 @@ func (all Leases) giveUp() error {
 	if len(all) == 0 {
 		return nil
 	}
-	for _, l := range all {
-		l.holding.unseen.Store(true)
-		l.end(ErrReleased)
-	}
+	all.unseen()
 	given := make(chan struct{})
 	all[0].holding.client.background.Run(func() {
 		defer close(given)
@@ -223,12 +220,17 @@ func (all Leases) giveBackUnseen() {
 	if len(all) == 0 {
 		return
 	}
+	all.unseen()
+	c := all[0].holding.client
+	c.background.Run(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
+}
+
+// unseen ends leases that no caller has received: MinHold does not keep their keys.
+func (all Leases) unseen() {
 	for _, l := range all {
 		l.holding.unseen.Store(true)
 		l.end(ErrReleased)
 	}
-	c := all[0].holding.client
-	c.background.Run(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever

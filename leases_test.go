@@ -91,6 +91,7 @@ func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
 	}{
 		{"to the call", nil, []mongolock.AcquireOption{mongolock.MaxWait(time.Minute)}},
 		{"to the client", []mongolock.ClientOption{mongolock.MaxWait(time.Minute)}, nil},
+		{"to a wrapped client", []mongolock.ClientOption{mongolock.MaxWait(time.Minute)}, nil},
 		{"to both", []mongolock.ClientOption{mongolock.MaxWait(time.Hour)}, []mongolock.AcquireOption{mongolock.MaxWait(time.Minute)}},
 	} {
 		t.Run(test.given, func(t *testing.T) {
@@ -99,8 +100,12 @@ func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
 				one, two := newClient(t, s), newClient(t, s, test.client...)
 				a, b := acquire(t, one, "a"), acquire(t, one, "b")
 				time.AfterFunc(50*time.Second, func() { _ = a.Release() })
+				var locker mongolock.Locker = two
+				if strings.Contains(test.given, "wrapped") {
+					locker = struct{ *mongolock.Client }{two}
+				}
 				start := time.Now()
-				_, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, test.acquire...)
+				_, err := mongolock.AcquireAll(t.Context(), locker, []string{"a", "b"}, test.acquire...)
 				assert.ErrorIs(t, err, mongolock.ErrHeld)
 				tookBetween(t, start, time.Minute, time.Minute+10*time.Millisecond)
 				release(t, b)

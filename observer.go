@@ -237,11 +237,3 @@ func (c *Client) watchStats() {
 
 // guarded is an observer behind its guard.
 type guarded = observe.Guard[Operation, Outcome]
-
-// newGuard makes the guard of a client's observer.
-func newGuard(conf *config) *guarded {
-	if conf.observer == nil {
-		return nil
-	}
-	return observe.New[Operation, Outcome](conf.observer, conf.logger)
-}

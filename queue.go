@@ -99,8 +99,8 @@ func (w *waiter) poke() {
 	}
 }
 
-// over reports whether w wants more permits than were set when the key was last seen.
-func (q *queue) over(w *waiter) bool {
+// tooHeavy reports whether w wants more permits than were set when the key was last seen.
+func (q *queue) tooHeavy(w *waiter) bool {
 	return q.view.Seen != nil && q.view.Seen.Set > 0 && w.terms.weight > q.view.Seen.Set
 }
 
@@ -108,7 +108,7 @@ func (q *queue) over(w *waiter) bool {
 // set, and reports whether there is one.
 func (q *queue) favour() bool {
 	w := q.head
-	for w != nil && q.over(w) {
+	for w != nil && q.tooHeavy(w) {
 		w = w.next
 	}
 	if w == nil || w == q.head {

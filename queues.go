@@ -22,8 +22,8 @@ import (
 
 // The queues of one client say, for each key, what the client holds of it and who waits for it here.
 // They decide what each waiter does next (decide), and take in what comes of it (answered) and what is
-// heard of the keys (heard.go). They know no Client and send no claim: await, try and the holdings
-// do what they say.
+// heard of the keys (heard.go). They send no claim: await, try and the holdings do what they say. Only
+// dismiss has a holding give itself back.
 type queues struct {
 	clock    *monotonic.Clock
 	tasks    *tasks.Group
@@ -166,7 +166,7 @@ func (qs *queues) unlink(w *waiter) (unused places.Unused) {
 	if !led {
 		return unused
 	}
-	if q.head != nil && q.over(q.head) && qs.clock.Now().Sub(q.seenAt) < passFor {
+	if q.head != nil && q.tooHeavy(q.head) && qs.clock.Now().Sub(q.seenAt) < passFor {
 		q.favour()
 	}
 	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight, q.head.terms.priority) {

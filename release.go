@@ -31,8 +31,7 @@ const (
 //	              └──▶ unsettled ────────┘ │
 //	                       ▲───────────────┘
 //
-// Only begin, failed and settle change the state. Any state may become settled. A release is
-// protected by the lease's mu.
+// Any state may become settled. A release is protected by the holding's mu.
 type release struct {
 	state   releaseState
 	decided bool          // a caller is about to begin: the holding goes on with no other lease
@@ -102,9 +101,7 @@ func (h *holding) giveBack() error {
 		<-other
 	}
 	if other != nil || over {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		_, err := h.result()
+		_, err := h.outcome()
 		return err
 	}
 

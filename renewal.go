@@ -161,9 +161,9 @@ func (h *holding) shown(l *Lease) any {
 	return l
 }
 
-// seldomRenewed reports whether a waiter reads the key once a minute, to learn whether the
+// seldomRenewed reports whether a waiter reads the key now and then (readHeld), to learn whether the
 // store still has the holding: an operator may have removed it by hand. One that is renewed more
-// often learns of that by itself.
+// often than once a minute learns of that by itself.
 func (h *holding) seldomRenewed() bool { return h.terms.noRenewal || h.terms.ttl/3 > time.Minute }
 
 // checkIn renews the holding if a read does not show it. Only a renewal says for certain that

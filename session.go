@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
@@ -62,14 +63,14 @@ func (s *session) Wait() {} // its timer is set
 func (s *session) Patience(now monotonic.Moment) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.term.Patience(now, s.term.Trusted(0))
+	return s.term.Patience(now, s.trusted())
 }
 
 // RetryPause is the time between two renewals that fail at once.
 func (s *session) RetryPause(now monotonic.Moment) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.term.RetryPause(now, s.term.Trusted(0))
+	return s.term.RetryPause(now, s.trusted())
 }
 
 // Answer takes in the answer to a renewal of the session.
@@ -104,7 +105,9 @@ func (s *session) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 // send renews the session, or ends it if no holding needs it. The store's answer tells which
 // leases were broken.
 func (s *session) send(ctx context.Context) (store.Renewed, map[string]string) {
-	if !s.needed() {
+	needed := s.needed()
+	s.of.client.calls.Add(observe.Session)
+	if !needed {
 		s.end(ErrReleased)
 		return store.Renewed{Err: s.of.store.EndSession(ctx, s.id)}, nil // if that fails, the session runs out
 	}

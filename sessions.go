@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
@@ -49,6 +50,7 @@ func (all *sessions) begin() {
 	s := &session{of: all, id: c.newID(), Slot: keeper.Slot{TTL: c.ttl, First: true}}
 	sent := c.clock.Now()
 	ctx, cancel := c.background.Bound(context.Background(), sent.Add(min(c.ttl, maxCall)))
+	c.calls.Add(observe.Session)
 	left, err := all.store.BeginSession(ctx, s.says())
 	cancel()
 	now := c.clock.Now()
@@ -63,11 +65,11 @@ func (all *sessions) begin() {
 	}
 	var due monotonic.Moment
 	s.term, due = term.Granted(c.ttl, c.marginFor(c.ttl), sent, now, left, true)
-	if s.term.Over(now, 0) || all.closed {
+	if s.term.Over(now) || all.closed {
 		return // the session runs out, and no holding is in it
 	}
-	s.trust.until.Store(int64(s.term.Trusted(0)))
-	s.timer = time.AfterFunc(s.term.Trusted(0).Sub(now), s.expire)
+	s.trust.until.Store(int64(s.trusted()))
+	s.timer = time.AfterFunc(s.trusted().Sub(now), s.expire)
 	all.current = s
 	c.keeper.Add(s, due)
 }
@@ -76,6 +78,7 @@ func (all *sessions) begin() {
 func (all *sessions) remove(s *session) error {
 	c := all.client
 	ctx, cancel := c.background.Within(context.Background(), maxCall)
+	c.calls.Add(observe.Session)
 	err := all.store.EndSession(ctx, s.id)
 	cancel()
 	if err == nil {
@@ -105,6 +108,7 @@ func (all *sessions) sweep() {
 	for first && all.sweepAgain() {
 		c.keeper.Yield()
 		ctx, cancel := c.background.Within(context.Background(), maxCall)
+		c.calls.Add(observe.Sweep)
 		freed, err := all.store.Sweep(ctx)
 		cancel()
 		if len(freed) > 0 {

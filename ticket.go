@@ -103,7 +103,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 		return nil, err
 	}
 	base := c.terms
-	base.ttl, base.note, base.minHold = ticket.TTL, ticket.Note, 0
+	base.ttl, base.note = ticket.TTL, ticket.Note
 	each := make([]AcquireOption, len(opts))
 	for i, o := range opts {
 		if o == nil {
@@ -133,10 +133,9 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 }
 
 func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic.Moment) (*Lease, error) {
-	claim := w.terms.claim(w.key, c)
-	h := newHolding(w.ctx, c, &claim, w.terms)
+	claim, h := c.newClaim(w, w.key)
 	c.calls.Add(observe.Transfer)
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 	grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
-	return h.settleClaim(w, nil, sent, grant, err)
+	return h.settleClaim(nil, sent, grant, err)
 }

@@ -143,13 +143,15 @@ func TestAStoreThatRefusesBulksOfClaimsIsNotAskedAgain(t *testing.T) {
 		s.many = func(_ context.Context, batch []store.Claim, _ func() []store.Claimed) []store.Claimed {
 			return allClaimed(batch, errors.Join(errors.ErrUnsupported, store.ErrNotApplied))
 		}
-		c := newClient(t, s)
+		log := newOpLog()
+		c := newClient(t, s, mongolock.WithObserver(log))
 		for range 3 {
 			all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 			require.NoError(t, err)
 			assert.NoError(t, all.Release())
 		}
 		assert.Equal(t, 1, s.count("acquire many"))
+		assert.Contains(t, log.ended[0], "unsupported operation", "nobody was granted anything")
 		assert.Equal(t, 6, s.count("acquire"))
 	})
 }

@@ -81,7 +81,7 @@ func (qs *queues) decide(w *waiter, now monotonic.Moment) move {
 			return w.sleepUntil(at)
 		}
 	}
-	held := v.Held() || q.othersWait(now)
+	held := v.Held() || q.othersWait(now) // before Next, which takes our turn for done
 	switch m := v.Next(now); {
 	case m.Ask:
 		w.asking = true
@@ -160,19 +160,22 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 
 // wait waits for news until then, without limit if that is zero. An error ends the wait for the key.
 func (qs *queues) wait(w *waiter, news <-chan struct{}, until monotonic.Moment) error {
-	wake, stopWake := qs.clock.Timer(until)
-	defer stopWake()
+	timeout, stop := qs.clock.Timer(until)
+	defer stop()
 	giveUp, stopGiveUp := qs.clock.Timer(w.patience)
 	defer stopGiveUp()
 	select {
 	case <-news:
-	case <-wake:
+	case <-timeout:
 	case <-giveUp:
 		return &abandoned{errPatience}
 	case <-w.ctx.Done():
 		return &abandoned{contextError(w.ctx)}
 	case <-qs.draining:
 		return &abandoned{ErrClosed}
+	}
+	if w.patience != 0 && qs.clock.Now() >= w.patience { // news of that very moment come too late
+		return &abandoned{errPatience}
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (qs *queues) wanted(l *Lease) <-chan struct{} {
 	defer h.mu.Unlock()
 	if l.wanted == nil {
 		l.wanted = make(chan struct{})
-		if h.lease == l && (h.awaited || h.queue != nil && h.queue.head != nil) {
+		if h.lease == l && (h.awaited || h.queue.head != nil) {
 			close(l.wanted)
 		}
 	}

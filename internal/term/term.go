@@ -72,8 +72,8 @@ func (t *Term) due(sent monotonic.Moment, left time.Duration) monotonic.Moment {
 // session, which is trusted until session (zero: it has none).
 func (t *Term) Trusted(session monotonic.Moment) monotonic.Moment { return max(t.deadline, session) }
 
-// Over reports whether that time has passed.
-func (t *Term) Over(now, session monotonic.Moment) bool { return now >= t.Trusted(session) }
+// Over reports whether its own term has passed.
+func (t *Term) Over(now monotonic.Moment) bool { return now >= t.deadline }
 
 // Honoured is until when the store may honour the term, by its own renewals alone.
 func (t *Term) Honoured() monotonic.Moment { return t.honoured }

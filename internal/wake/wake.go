@@ -72,7 +72,7 @@ type Host struct {
 // A Watch learns when other processes free keys, and tells them of those that are freed here. It
 // is safe for concurrent use, under any lock of its host but in Close.
 //
-// The Follower is joined with the first refusal of a key, and left with its last waiter.
+// The Follower is joined for each key that is waited for, and for each holder that is told when it is wanted.
 type Watch struct {
 	*follow.Follower
 	host Host
