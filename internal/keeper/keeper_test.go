@@ -68,7 +68,7 @@ func (x *thing) Answer(a store.Renewed, sent, now monotonic.Moment) Next {
 	close(x.renewing)
 	x.renewing = nil
 	x.answers = append(x.answers, a.Err)
-	x.over = x.over || x.term.Over(now, 0)
+	x.over = x.over || x.term.Over(now)
 	switch {
 	case x.over:
 		return Next{}
