@@ -174,7 +174,7 @@ func (s *server) thing(slot Slot) (x *thing, due monotonic.Moment) {
 func (s *server) lost(all []*thing) (n int) {
 	for _, x := range all {
 		x.mu.Lock()
-		if x.over || x.term.Over(s.clock.Now(), 0) {
+		if x.over || x.term.Over(s.clock.Now()) {
 			n++
 		}
 		x.mu.Unlock()
