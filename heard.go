@@ -113,7 +113,7 @@ func (qs *queues) Deaf() {
 }
 
 // watchFor makes sure that a head which was refused learns when it is its turn, until its queue
-// is empty. mu is held.
+// is empty.
 func (qs *queues) watchFor(q *queue) {
 	first := !q.watched
 	if first {

@@ -180,7 +180,7 @@ func (l *Lease) startLocal() (*Lease, error) {
 
 // takeIdle gives w the key that this client keeps: at once, or otherwise by a handoff in the
 // store, which gone tells. The lease has yet to be started, and counts as background work until
-// then. mu is held.
+// then.
 func (qs *queues) takeIdle(h *holding, w *waiter) (l *Lease, gone <-chan struct{}) {
 	if h.leaving || h.current() != nil {
 		return nil, nil
@@ -264,7 +264,7 @@ func (a *askCount) of(key string) *atomic.Uint32 {
 	return &a[hash%uint32(len(a))]
 }
 
-// dismiss frees the keys of idle holdings, or hands them over, in the background. mu is held.
+// dismiss frees the keys of idle holdings, or hands them over, in the background.
 func (qs *queues) dismiss(idle ...*holding) <-chan struct{} {
 	gone := make(chan struct{})
 	for _, h := range idle {
@@ -283,7 +283,7 @@ func (qs *queues) dismiss(idle ...*holding) <-chan struct{} {
 }
 
 // dismissAll frees all keys that are kept, because this client would no longer hear of waiters,
-// or shuts down. mu is held.
+// or shuts down.
 func (qs *queues) dismissAll() {
 	idle := slices.DeleteFunc(qs.held.list(), func(h *holding) bool { return h.leaving || h.current() != nil })
 	if len(idle) > 0 {

@@ -36,7 +36,10 @@ type queues struct {
 	drained  atomic.Bool   // draining is closed; set with mu held
 	asks     askCount
 
-	mu         sync.Mutex // protects what follows, and what says so in queue, waiter and holding
+	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
+	// of, stand, pass, placeFor, unlink, leaveLines, saw, watchFor, takeIdle, dismiss, dismissAll,
+	// nextProbe, recovered and mayProbe. The other methods lock it.
+	mu         sync.Mutex
 	held       holdings   // those that are not settled
 	byKey      swept.Map[string, *queue]
 	waiting    int              // waiters in all queues
@@ -105,7 +108,7 @@ func (qs *queues) placeFor(t *terms) store.Place {
 	return qs.place
 }
 
-// of returns the key's queue, and makes one if there is none. mu is held.
+// of returns the key's queue, and makes one if there is none.
 func (qs *queues) of(key string) *queue {
 	q := qs.byKey.All[key]
 	if q != nil {
@@ -248,7 +251,7 @@ func (qs *queues) drain() {
 	}
 }
 
-// leaveLines gives up all places, because the client shuts down. mu is held.
+// leaveLines gives up all places, because the client shuts down.
 func (qs *queues) leaveLines() {
 	for _, key := range slices.Sorted(maps.Keys(qs.byKey.All)) {
 		if q := qs.byKey.All[key]; q.view.Joined {

@@ -43,7 +43,7 @@ func (qs *queues) next(w *waiter) move {
 	return qs.decide(w, now)
 }
 
-// decide is next with the time given and mu held. A time read before mu was waited for is a little
+// decide is next with the time given. A time read before mu was waited for is a little
 // early, which only makes trust in a grant begin a little earlier.
 func (qs *queues) decide(w *waiter, now monotonic.Moment) move {
 	q := w.queue
