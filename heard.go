@@ -131,8 +131,7 @@ func (qs *queues) read(key string) {
 	}
 }
 
-// saw handles what a read showed of one key, and reports whether that has changed. mu
-// is held.
+// saw handles what a read showed of one key, and reports whether that has changed.
 func (qs *queues) saw(s *store.Status) (changed bool) {
 	q := qs.byKey.All[s.Key]
 	if q != nil && q.holder != nil && q.holder.terms.yields && q.holder.isAmong(s.Holders) && len(s.Waiting("", "")) > 0 {

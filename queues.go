@@ -38,9 +38,9 @@ type queues struct {
 
 	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
 	// of, stand, pass, placeFor, unlink, leaveLines, saw, watchFor, takeIdle, dismiss, dismissAll,
-	// nextProbe, recovered and mayProbe. The other methods lock it.
+	// nextProbe, recovered and mayProbe. The others lock it if they need it.
 	mu         sync.Mutex
-	held       holdings   // those that are not settled
+	held       holdings // those that are not settled
 	byKey      swept.Map[string, *queue]
 	waiting    int              // waiters in all queues
 	candidates int              // those of package leader among the waiters
