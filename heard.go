@@ -97,7 +97,6 @@ func (qs *queues) Next(key string, p store.Place) {
 
 // Wanted frees a key that is kept, because another process waits for it.
 func (qs *queues) Wanted(key string) {
-	qs.asks.of(key).Add(1)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey.All[key]; q != nil && q.holder != nil && q.holder.heardWaiter() && !q.holder.leaving {

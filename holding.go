@@ -10,6 +10,7 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/tether"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -30,7 +31,7 @@ type holding struct {
 	since   time.Time        // by the store's clock, for display
 	lingers string           // where others ask for it once it is idle, as its claim said; for display
 	granted monotonic.Moment // when this process learned of the grant
-	heard   heard            // when the claim was sent
+	heard   wake.Heard       // when the claim was sent
 
 	keeper.Slot
 

@@ -77,7 +77,7 @@ func (qs *queues) enter(h *holding) (drained bool) {
 	if h.terms.linger > 0 && h.spare > 0 || h.terms.yields {
 		qs.watch.Join()
 		h.listens = true
-		if qs.asks.of(h.ref.Key).Load() != h.heard.asks {
+		if qs.watch.AskedSince(h.heard, h.ref.Key) {
 			h.mayBeWanted()
 		}
 	}

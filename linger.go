@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
@@ -56,17 +55,10 @@ func (t *terms) checkLinger() error {
 	return fmt.Errorf("mongolock: Linger(%v) with %s", t.linger, why)
 }
 
-// A heard is which waiters of other processes were heard of when a claim was sent.
-type heard struct {
-	opening int    // which opening of the feed has told of all waiters since
-	asks    uint32 // how often others had asked for such keys
-}
-
 // listen records, before the claim is sent, which waiters have been heard of.
 func (h *holding) listen() {
 	if h.terms.linger > 0 || h.terms.yields {
-		h.heard.opening, _ = h.client.watch.Hears()
-		h.heard.asks = h.client.queues.asks.of(h.ref.Key).Load()
+		h.heard = h.client.watch.HeardBy(h.ref.Key)
 	}
 }
 
@@ -84,8 +76,7 @@ func (l *Lease) linger() bool {
 func (qs *queues) keep(h *holding, d time.Duration) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	opening, live := qs.watch.Hears()
-	kept := h.queue.holder == h && h.listens && !qs.drained.Load() && live && opening == h.heard.opening && h.rest(qs.clock.Now())
+	kept := h.queue.holder == h && h.listens && !qs.drained.Load() && qs.watch.HeardAllSince(h.heard) && h.rest(qs.clock.Now())
 	if !kept {
 		return false
 	}
@@ -250,18 +241,6 @@ func (h *holding) heardWaiter() bool {
 	h.wanted, h.awaited = true, true
 	h.lease.tellWanted()
 	return h.lease == nil
-}
-
-// An askCount counts how often others asked for keys, several keys in one counter. A notice may
-// come before the reply to the claim whose holder it asks.
-type askCount [64]atomic.Uint32
-
-func (a *askCount) of(key string) *atomic.Uint32 {
-	hash := uint32(2166136261) // FNV-1a
-	for i := range len(key) {
-		hash = (hash ^ uint32(key[i])) * 16777619
-	}
-	return &a[hash%uint32(len(a))]
 }
 
 // dismiss frees the keys of idle holdings, or hands them over, in the background.

@@ -34,7 +34,6 @@ type queues struct {
 
 	draining chan struct{} // closed when nobody may wait any more
 	drained  atomic.Bool   // draining is closed; set with mu held
-	asks     askCount
 
 	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
 	// of, stand, pass, placeFor, unlink, leaveLines, saw, watchFor, takeIdle, dismiss, dismissAll,

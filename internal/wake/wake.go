@@ -77,6 +77,7 @@ type Watch struct {
 	*follow.Follower
 	host Host
 	deaf atomic.Bool // there is no feed, or it is not listened to
+	asks askCount
 
 	mu         sync.Mutex // protects what follows; a leaf: never held across a call of the host
 	poll       *time.Timer
@@ -154,6 +155,7 @@ func (w *Watch) heard(n store.Notice) {
 	case n.Kind == store.KindMoved:
 		waiters.Ask([]string{n.Key})
 	case n.Kind == store.KindWanted:
+		w.asks.of(n.Key).Add(1)
 		waiters.Wanted(n.Key)
 	}
 }
