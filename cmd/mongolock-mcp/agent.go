@@ -66,7 +66,7 @@ func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time
 	h := &grip{Hold: held, ttl: ttl}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ctx.Err() != nil { // the client has gone, and will not see the token
+	if ctx.Err() != nil || g.here.Err() != nil { // the client has gone, and will not see the token
 		g.busy.Go(func() { _ = held.Release() }) // if this fails, the lock runs out
 		return granted{}, errLeft
 	}
@@ -181,6 +181,9 @@ func (g *agent) list(ctx context.Context, path string) ([]lockSeen, error) {
 			return nil, fmt.Errorf("path: %s", reason(err))
 		}
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.here, cancel)()
 	locks, err := g.around(ctx, path)
 	if err != nil {
 		return nil, errors.New(reason(err))

@@ -124,6 +124,7 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal ends the program at once
 	tree, shut, err := s.open(ctx)
 	if err != nil {
 		return err
