@@ -14,8 +14,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// workers is how many calls take places out of lines at the same time.
-const workers = 4
+// workers is how many calls take places out of lines at the same time. A client that shuts down may
+// stand in a thousand lines, and has a few seconds to leave them.
+const workers = 16
 
 // A Host is what a Keeper works for.
 type Host struct {
@@ -30,7 +31,7 @@ type Keeper struct {
 
 	mu   sync.Mutex // protects what follows; a leaf: never held across a call of the host
 	todo []left
-	busy int                                      // goroutines
+	busy int                                      // goroutines that are in Work, or about to be
 	gone swept.Map[store.Place, monotonic.Moment] // places given up, and until when a notice about one is old
 }
 
@@ -53,8 +54,10 @@ func New(h Host) *Keeper { return &Keeper{host: h} }
 
 // GiveUp takes a place out of a line, in the background.
 func (k *Keeper) GiveUp(key string, p store.Place) {
-	if k.Add(Unused{key, p, true}) {
-		k.host.Tasks.Go(k.Work)
+	if k.Add(Unused{key, p, true}) && !k.host.Tasks.Go(k.Work) {
+		k.mu.Lock()
+		k.busy--
+		k.mu.Unlock()
 	}
 }
 
@@ -71,7 +74,7 @@ func (k *Keeper) Offered(key string, p store.Place) {
 }
 
 // Add makes a place one to be given up. It reports whether the caller has to see to it that Work
-// runs. Without a place it does nothing.
+// runs, once: it counts as running already. Without a place Add does nothing.
 func (k *Keeper) Add(u Unused) (work bool) {
 	if u.Place == "" {
 		return false
@@ -82,14 +85,17 @@ func (k *Keeper) Add(u Unused) (work bool) {
 	until := now.Add(store.PlaceFor)
 	k.todo = append(k.todo, left{u, until})
 	k.gone.Put(u.Place, until, func(_ store.Place, until monotonic.Moment) bool { return until <= now })
-	return k.busy < workers
+	if k.busy == workers {
+		return false
+	}
+	k.busy++
+	return true
 }
 
-// Work gives up places until there are none.
+// Work gives up places until there are none. Each call follows one of Add.
 func (k *Keeper) Work() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.busy++
 	defer func() { k.busy-- }()
 	pause := backoff.New(50*time.Millisecond, 5*time.Second)
 	for len(k.todo) > 0 {
