@@ -1,0 +1,30 @@
+package line_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/internal/line"
+	"github.com/mongolock/mongolock/internal/monotonic"
+)
+
+// streak returns how many handoffs in a row are allowed, one every so often.
+func streak(every time.Duration) (n int) {
+	now := monotonic.Moment(time.Hour)
+	var s line.Streak
+	for on := true; n < 100; n++ {
+		if s, on = s.On(now); !on {
+			break
+		}
+		now = now.Add(every)
+	}
+	return n
+}
+
+func TestAStreakEndsAfterSixteenHandoffsOrATenthOfASecond(t *testing.T) {
+	for every, want := range map[time.Duration]int{0: 16, 6 * time.Millisecond: 16, 10 * time.Millisecond: 11, 100 * time.Millisecond: 2, time.Second: 1} {
+		assert.Equal(t, want, streak(every), every)
+	}
+}
