@@ -14,11 +14,12 @@ import (
 func streak(every time.Duration) (n int) {
 	now := monotonic.Moment(time.Hour)
 	var s line.Streak
-	for on := true; n < 100; n++ {
-		if s, on = s.On(now); !on {
+	for ; n < 100; n++ {
+		next, on := s.On(now)
+		if !on {
 			break
 		}
-		now = now.Add(every)
+		s, now = next, now.Add(every)
 	}
 	return n
 }
