@@ -153,7 +153,9 @@ func (t *Tree) holding(l Lock, sent monotonic.Moment, margin, lead time.Duration
 	h := &Hold{Lock: l, tree: t, margin: margin, lead: lead, done: make(chan struct{}), stop: stop, deadline: monotonic.Never}
 	h.contexts = tether.New(h)
 	if l.Left != Infinite {
-		h.deadline = sent.Add(l.Left - h.margin)
+		// No longer than its timeout, from which a refresh counts: the end may be further away if another
+		// process was about to shorten it.
+		h.deadline = sent.Add(min(l.Left, l.Timeout) - h.margin)
 	}
 	if !t.enlist(h) {
 		h.end(ErrClosed)
@@ -228,7 +230,9 @@ func (h *Hold) Renew(ctx context.Context) error {
 		return err
 	}
 	sent := h.tree.clock.Now()
-	l, err := h.tree.Refresh(ctx, h.Lock.Token, h.Lock.Timeout)
+	// By the lock's own timeout, whatever this process's limits are: a shorter one would move its end
+	// to before the deadline.
+	l, err := h.tree.refresh(ctx, h.Lock.Token, h.Lock.Timeout)
 	switch {
 	case errors.Is(err, ErrUnknownToken):
 		h.lose("the path is no longer held by it")

@@ -248,6 +248,55 @@ func TestAResumedLockIsRefreshedShortlyBeforeItsEnd(t *testing.T) {
 	})
 }
 
+// A refresh that shortened the lock would move its end to before that of the hold's trust.
+func TestARenewalKeepsTheTimeoutOfALockThatTheLimitsHereDoNotAllow(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Hour, pathlock.Infinite} {
+		synctest.Test(t, func(t *testing.T) {
+			storage := pathlock.InMemory()
+			one := treeOn(t, storage, pathlock.WithLimits(pathlock.Limits{Infinite: true}))
+			two := treeOn(t, storage, pathlock.WithLimits(pathlock.Limits{Most: time.Minute}))
+			r := docs
+			r.Timeouts = []time.Duration{timeout}
+			l, err := one.Lock(t.Context(), r)
+			require.NoError(t, err)
+			h, err := two.Resume(t.Context(), l)
+			require.NoError(t, err)
+			require.NoError(t, h.Renew(t.Context()))
+			time.Sleep(2 * time.Minute)
+			require.NoError(t, h.Err())
+			_, err = one.Lock(t.Context(), r)
+			assert.ErrorIs(t, err, pathlock.ErrConflict, "%v: another is granted a path that is held", timeout)
+			require.NoError(t, h.Release())
+		})
+	}
+}
+
+// A refresh on MongoDB that shortens a lock writes the timeout before the end. Its process may die
+// between the two.
+func TestAResumedLockIsTrustedNoLongerThanItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := pathlock.NewMemory()
+		tree := treeOn(t, onDocuments(t, m))
+		r := docs
+		r.Timeouts = []time.Duration{time.Hour}
+		l, err := tree.Lock(t.Context(), r)
+		require.NoError(t, err)
+		l.Timeout = time.Minute
+		_, err = m.Update(t.Context(), "tree", func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+			return pathlock.Edit{Put: []pathlock.Lock{l}}, nil
+		})
+		require.NoError(t, err)
+		h, err := tree.Resume(t.Context(), l)
+		require.NoError(t, err)
+		require.NoError(t, h.Renew(t.Context()))
+		on, err := tree.Affecting(t.Context(), "/docs", pathlock.Zero)
+		require.NoError(t, err)
+		require.Len(t, on.Same, 1)
+		assert.Less(t, h.Remaining(), on.Same[0].Left)
+		require.NoError(t, h.Release())
+	})
+}
+
 func ExampleTree_Do() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()

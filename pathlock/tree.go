@@ -122,10 +122,15 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 	if len(timeouts) > 0 {
 		picked = t.limits.pick(timeouts)
 	}
+	return t.refresh(ctx, token, picked)
+}
+
+// refresh restarts a lock's time; a timeout of 0 stands for the lock's own.
+func (t *Tree) refresh(ctx context.Context, token string, timeout time.Duration) (Lock, error) {
 	ctx, end := t.observe(ctx, mongolock.OpRenew, t.name, "")
 	left := func() bool { return ctx.Err() != nil }
 	l, err := t.write(ctx, func(ctx context.Context) outcome {
-		return t.store.refresh(t.count(ctx, callRefresh), token, picked, left)
+		return t.store.refresh(t.count(ctx, callRefresh), token, timeout, left)
 	}).answer()
 	end(lost(err))
 	return l, err
