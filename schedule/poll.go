@@ -42,8 +42,8 @@ func (s *Scheduler) poll(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			s.logger.Warn("schedule: could not ask which jobs are to run now", "error", err)
 		}
-		for name, at := range asked {
-			if j := known[name]; at.UnixMilli() > j.asked.Load() {
+		for name, at := range asked { // under a collation also others than those asked for
+			if j := known[name]; j != nil && at.UnixMilli() > j.asked.Load() {
 				s.readAt(j, s.store.Now())
 			}
 		}

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/schedule/scheduletest"
 )
 
@@ -136,5 +138,31 @@ func TestARunThatWasStoppedDuringAPauseIsRepeatedAfterIt(t *testing.T) {
 		require.NoError(t, jobs.Another().Resume(t.Context(), "job"))
 		time.Sleep(time.Minute)
 		assert.Contains(t, d.read(), "3h0m0s attempt 2")
+	})
+}
+
+// collated is a collection that does not tell the case of letters apart: it also shows the document of
+// another name.
+type collated struct{ jobs.Store }
+
+func (c collated) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+	asked, err := c.Store.Asked(ctx, append(slices.Clone(names), "report"), since)
+	return asked, err
+}
+
+// A process that has Report is told that report is to run now.
+func TestAPollPassesOverAJobThatItDoesNotHave(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1)
+		s, err := schedule.NewWithStore(collated{c.store})
+		require.NoError(c, err)
+		p.Scheduler = s
+		p.add("Report", atThree, time.Second).start()
+		require.NoError(c, c.store.Register(t.Context(), "report", "", c.begin, c.begin))
+		c.until(time.Hour)
+		require.NoError(c, p.RunNow(t.Context(), "report"))
+		c.until(4 * time.Hour)
+		p.end()
+		assert.Equal(c, []time.Duration{3 * time.Hour}, c.fires())
 	})
 }
