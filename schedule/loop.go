@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,7 +177,7 @@ func (s *Scheduler) meet(ctx context.Context) error {
 		states, err := s.store.Read(ctx, names(fresh), jobs.WithoutPast)
 		if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(fresh) {
 			s.mu.Lock()
-			s.fresh = append(s.fresh, fresh...)
+			s.fresh = append(s.fresh, slices.DeleteFunc(fresh, func(j *job) bool { return j.removed })...)
 			s.mu.Unlock()
 			return wrap("read", "", err)
 		}
@@ -206,7 +207,10 @@ func (s *Scheduler) register(ctx context.Context, fresh []*job, states []jobs.St
 		wg.Go(func() {
 			for i := first; i < len(fresh); i += atOnce {
 				j := fresh[i]
-				if states[i].Known {
+				s.mu.Lock()
+				removed := j.removed
+				s.mu.Unlock()
+				if removed || states[i].Known {
 					continue
 				}
 				if err := s.store.Register(ctx, j.name, j.plan.String(), now, j.after(now)); err != nil && ctx.Err() == nil {

@@ -1,0 +1,37 @@
+package schedule_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// Forget is for a job that no process has any more. A read that was under way when it was removed
+// must not bring its document back.
+func TestAJobThatIsForgottenDuringAReadIsNotRegisteredAgain(t *testing.T) {
+	for name, err := range map[string]error{"that fails": errCut, "that succeeds": nil} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				p := c.process(1).add("job", schedule.Every(time.Hour), time.Second).add("other", schedule.Every(time.Hour), time.Second)
+				var removed atomic.Bool
+				p.link.fail(func(call string) (before, after error) {
+					if call == "read" && !removed.Swap(true) {
+						assert.True(c, p.Remove("job"))
+						assert.NoError(c, p.Forget(c.Context(), "job"))
+						return err, nil
+					}
+					return nil, nil
+				})
+				p.start()
+				c.until(90 * time.Minute)
+				p.end()
+				assert.False(c, c.state("job").Known)
+				assert.Equal(c, []time.Duration{time.Hour}, c.fires(), "the other job")
+			})
+		})
+	}
+}
