@@ -1,11 +1,13 @@
 package schedule_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/schedule"
 )
@@ -34,4 +36,27 @@ func TestAJobThatIsForgottenDuringAReadIsNotRegisteredAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A watched context counts how often it is used.
+type watched struct {
+	context.Context
+	uses *atomic.Int64
+}
+
+func (w watched) Value(key any) any { w.uses.Add(1); return w.Context.Value(key) }
+
+func TestTheGraceEndsWithRun(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1, schedule.WithGrace(time.Hour)).add("job", schedule.Every(time.Minute), time.Second)
+		ctx, stop := context.WithCancel(c.Context())
+		var uses atomic.Int64
+		go func() { p.over <- p.Run(watched{ctx, &uses}) }()
+		c.sleep(90 * time.Second)
+		stop()
+		require.NoError(c, <-p.over)
+		before := uses.Load()
+		c.sleep(2 * time.Hour)
+		assert.Equal(c, before, uses.Load(), "uses of the context of a Run that has returned")
+	})
 }

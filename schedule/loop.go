@@ -158,7 +158,11 @@ func (s *Scheduler) outliving(ctx context.Context) (runs context.Context, stop f
 	}
 	runs, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, func() {
-		time.AfterFunc(s.grace, func() { cancel(context.Cause(ctx)) })
+		select {
+		case <-time.After(s.grace):
+			cancel(context.Cause(ctx))
+		case <-runs.Done():
+		}
 	})
 	return runs, func() { unhook(); cancel(nil) }
 }
