@@ -4,13 +4,147 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
+
+// A hung store does not answer the next call of one kind, until the call's context ends.
+type hung struct {
+	jobs.Store
+	call atomic.Pointer[string]
+}
+
+func (h *hung) hang(ctx context.Context, call string) error {
+	if next := h.call.Load(); next == nil || *next != call || !h.call.CompareAndSwap(next, nil) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (h *hung) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
+	if err := h.hang(ctx, "read"); err != nil {
+		return nil, err
+	}
+	return h.Store.Read(ctx, names, detail)
+}
+
+func (h *hung) Register(ctx context.Context, name, plan string, now, next time.Time) error {
+	if err := h.hang(ctx, "register"); err != nil {
+		return err
+	}
+	return h.Store.Register(ctx, name, plan, now, next)
+}
+
+func (h *hung) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+	if err := h.hang(ctx, "asked"); err != nil {
+		return nil, err
+	}
+	return h.Store.Asked(ctx, names, since)
+}
+
+func (h *hung) Finish(ctx context.Context, e jobs.End) error {
+	if err := h.hang(ctx, "finish"); err != nil {
+		return err
+	}
+	return h.Store.Finish(ctx, e)
+}
+
+// A server may answer hello and still not answer one command. With one worker, any call that waits for
+// that holds everything up.
+func TestACallThatIsNotAnsweredHoldsNothingUpForLong(t *testing.T) {
+	hangs := func(s *hung, call string) { s.call.Store(&call) }
+	at := func(c *cluster, due time.Duration) { assert.Contains(c, c.fires(), due) }
+	setUp := func(c *cluster) (*hung, *process) {
+		store := &hung{Store: c.store}
+		p := c.process(1, schedule.WithWorkers(1))
+		p.link.Store = store
+		return store, p.add("job", schedule.Every(time.Minute), time.Second, schedule.With(mongolock.TTL(5*time.Second)))
+	}
+	for _, call := range []string{"read", "register"} {
+		t.Run("the first "+call, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				store, p := setUp(c)
+				hangs(store, call)
+				p.start()
+				c.until(61 * time.Second)
+				p.end()
+				at(c, time.Minute)
+			})
+		})
+	}
+	t.Run("a read of a new job", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			store, p := setUp(c)
+			p.start()
+			c.until(10 * time.Second)
+			hangs(store, "read")
+			p.add("new", schedule.Every(time.Hour), time.Second)
+			c.until(61 * time.Second)
+			p.end()
+			at(c, time.Minute)
+		})
+	})
+	t.Run("a read after a lost claim", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			store, p := setUp(c)
+			c.process(2).add("job", schedule.Every(time.Minute), time.Second).start() // claims first
+			synctest.Wait()
+			p.link.delay(time.Millisecond)
+			p.start()
+			c.until(61 * time.Second)
+			hangs(store, "read")
+			c.until(100 * time.Second)
+			p.add("own", schedule.Every(time.Minute), time.Second)
+			c.until(3*time.Minute + time.Second)
+			assert.Nil(c, store.call.Load(), "it was read")
+			p.end()
+			var own []time.Duration
+			for _, r := range c.took() {
+				if r.Job == "own" {
+					own = append(own, r.at.Truncate(time.Second))
+				}
+			}
+			assert.Equal(c, seconds(120, 180), own)
+		})
+	})
+	t.Run("a poll", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			store, p := setUp(c)
+			p.add("seldom", schedule.Every(24*time.Hour), time.Second).start()
+			c.until(20 * time.Second)
+			hangs(store, "asked")
+			c.until(50 * time.Second)
+			require.NoError(c, c.process(2).RunNow(c.Context(), "seldom"))
+			c.until(2 * time.Minute)
+			p.end()
+			at(c, 50*time.Second)
+		})
+	})
+	t.Run("the end of a run that died too often", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			store, p := setUp(c)
+			now := c.begin
+			claim := jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "dead"}, Due: now, Next: now.Add(time.Minute), TTL: time.Second, Keep: 3, Attempt: 3}
+			_, err := c.store.Claim(c.Context(), claim)
+			require.NoError(c, err)
+			c.until(10 * time.Second)
+			hangs(store, "finish")
+			p.start()
+			c.until(2 * time.Minute)
+			assert.Nil(c, store.call.Load(), "it was given up")
+			p.end()
+			at(c, time.Minute)
+		})
+	})
+}
 
 // Forget is for a job that no process has any more. A read that was under way when it was removed
 // must not bring its document back.

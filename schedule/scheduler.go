@@ -26,7 +26,7 @@ type Func func(ctx context.Context, run Run) error
 // A Scheduler runs the jobs of one process. Make one for each process and collection, with New.
 type Scheduler struct {
 	config
-	store jobs.Store
+	store boundedStore
 	runs  *leaseStore
 	wake  chan struct{} // something is due before the timer ends
 
@@ -79,7 +79,7 @@ func newWithStore(s jobs.Store, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scheduler{config: conf, store: s, runs: newLeaseStore(s), wake: make(chan struct{}, 1), jobs: make(map[string]*job)}, nil
+	return &Scheduler{config: conf, store: boundedStore{s}, runs: newLeaseStore(s), wake: make(chan struct{}, 1), jobs: make(map[string]*job)}, nil
 }
 
 const maxName = 512 // bytes
@@ -142,7 +142,7 @@ func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
 	if err := checkName("Job", name); err != nil {
 		return State{}, err
 	}
-	all, err := s.store.Read(ctx, []string{name}, jobs.WithPast)
+	all, err := s.runs.store.Read(ctx, []string{name}, jobs.WithPast) // the caller bounds it
 	if err != nil {
 		return State{}, wrap("read", name, err)
 	}
@@ -159,7 +159,7 @@ func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 			return
 		}
 		for chunk := range slices.Chunk(names, chunkSize) {
-			all, err := s.store.Read(ctx, chunk, jobs.WithPast)
+			all, err := s.runs.store.Read(ctx, chunk, jobs.WithPast) // a thousand pasts may be large
 			if err != nil && !errors.Is(err, store.ErrForeign) {
 				yield(State{}, wrap("list", "", err))
 				return
