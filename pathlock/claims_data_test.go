@@ -51,9 +51,27 @@ var dataClaims = []claim{
 		}
 	}},
 	{"TreesDoNotAffectEachOther", func(e *env) {
-		e.lock(ask("/a"))
-		if _, err := e.called(e.name+"/other").Lock(e.ctx(), ask("/a")); err != nil {
+		l := e.lock(ask("/a"))
+		other := e.called(e.name + "/other")
+		if _, err := other.Lock(e.ctx(), ask("/a")); err != nil {
 			e.Errorf("a lock in another tree is in the way: %v", err)
+		}
+		for _, token := range []string{l.Token, e.name} {
+			_, short := other.Refresh(e.ctx(), token, time.Second)
+			_, again := other.Refresh(e.ctx(), token)
+			_, long := other.Refresh(e.ctx(), token, time.Hour)
+			began := time.Now()
+			for op, err := range map[string]error{"short": short, "again": again, "long": long, "release": other.Release(e.ctx(), token)} {
+				if !errors.Is(err, pathlock.ErrUnknownToken) {
+					e.Errorf("%q by a token %q of another tree: %v", op, token, err)
+				}
+			}
+			if took := time.Since(began); took > bound/4 {
+				e.Errorf("a release by a token of another tree took %v", took)
+			}
+		}
+		if found := e.find(l.Token); found.Timeout != l.Timeout || !found.ExpireAt.Equal(l.ExpireAt) {
+			e.Errorf("%+v became %+v", l, found)
 		}
 	}},
 	{"AnswersBelongToTheCaller", func(e *env) {
