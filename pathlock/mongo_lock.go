@@ -128,6 +128,10 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w *wa
 			return o // the caller polls
 		}
 	}
+	if unsaid && o.left { // this outcome says what to take back, and a look may fault
+		c.soon(tick)
+		return o
+	}
 	if unsaid {
 		later, free := m.peek(ctx, r, w, d)
 		if free {

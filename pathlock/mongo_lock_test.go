@@ -146,6 +146,47 @@ func TestOfTwoLocksAtOnceOneIsGrantedHoweverSlowTheServer(t *testing.T) {
 	assert.Equal(t, 1, granted)
 }
 
+// The lock of a waiter that was refused could not be withdrawn, and the look that follows its word
+// fails too.
+func TestALockOfAWaiterThatCouldNotBeWithdrawnIsTakenBack(t *testing.T) {
+	testserver.Need(t, "!router")
+	f := newMongo(t)
+	var line testserver.Line
+	slow, on := f.tree(f.storage(line.Through)), f.tree(f.storage())
+	_, err := slow.Lock(f.ctx(), exclusively("/warm"))
+	require.NoError(t, err)
+	_, err = on.Lock(f.ctx(), shared("/a/b"))
+	require.NoError(t, err)
+	time.Sleep(doubtMost) // real: until it is no longer in doubt
+	var finds, removals atomic.Int64
+	refused := testserver.Fate{Instead: bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 8000}, {Key: "errmsg", Value: "not now"}}}
+	line.Set(func(command string, c bson.Raw) testserver.Fate {
+		switch id, _ := c.Lookup("query", "_id").StringValueOK(); {
+		case command == "find" && finds.Add(1) == 2, // the first is the look after the lock was added
+			command == "findAndModify" && strings.HasPrefix(id, "urn:uuid:") && removals.Add(1) == 1:
+			return refused
+		}
+		return testserver.Fate{}
+	})
+	ctx, cancel := context.WithCancel(f.ctx())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = slow.LockWait(ctx, exclusively("/a"))
+	}()
+	assert.Eventually(t, func() bool { return removals.Load() > 1 }, pace.Of(5*time.Second), 5*time.Millisecond, "it is taken back")
+	cancel()
+	<-over
+	require.NoError(t, slow.Close()) // which waits for what it does in the background
+	all, err := on.Locks(f.ctx())
+	require.NoError(t, err)
+	var paths []string
+	for _, l := range all {
+		paths = append(paths, l.Path)
+	}
+	assert.Equal(t, []string{"/a/b", "/warm"}, paths)
+}
+
 // A rival has removed the lock, because its time was over, before its Lock looked.
 func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	f := newMongo(t)
