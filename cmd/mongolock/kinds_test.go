@@ -176,6 +176,12 @@ func TestPathsListsATree(t *testing.T) {
 	assert.Equal(t, "mongolock: nothing is locked in the tree files\n", p.prints("paths", "ls", "c"))
 }
 
+func TestHowLongAPathIsHeldGoesByTheClockOfItsStorage(t *testing.T) {
+	ahead := time.Now().Add(time.Hour)
+	assert.Equal(t, 40*time.Second, heldFor(pathlock.Lock{Since: ahead, ExpireAt: ahead.Add(time.Minute), Left: 20 * time.Second}))
+	assert.InDelta(t, time.Minute, heldFor(pathlock.Lock{Since: time.Now().Add(-time.Minute), Left: pathlock.Infinite}), float64(10*time.Second))
+}
+
 func TestAListThatFindsNothingSaysWhere(t *testing.T) {
 	p := newProgram(t)
 	p.prints("once", "seed", "--", "true")

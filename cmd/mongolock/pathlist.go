@@ -122,7 +122,7 @@ func (c *pathBreakCmd) Run(a *app) error {
 	}
 	if !c.Yes {
 		for _, l := range locks {
-			fmt.Fprintf(a.stderr, "%s is held by %s for %s\n", shown(l.Path), shown(string(l.Owner)), span(time.Since(l.Since)))
+			fmt.Fprintf(a.stderr, "%s is held by %s for %s\n", shown(l.Path), shown(string(l.Owner)), span(heldFor(l)))
 		}
 		if err := ask(a); err != nil {
 			return err
@@ -146,6 +146,15 @@ func (c *pathBreakCmd) Run(a *app) error {
 		}
 	}
 	return nil
+}
+
+// heldFor returns how long a lock that was read has been held. If it has an end, that and what is left
+// tell the time of the storage's clock, which Since is of too.
+func heldFor(l pathlock.Lock) time.Duration {
+	if l.Left == pathlock.Infinite {
+		return time.Since(l.Since)
+	}
+	return l.ExpireAt.Add(-l.Left).Sub(l.Since)
 }
 
 // ask asks on the terminal.
