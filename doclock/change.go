@@ -2,6 +2,7 @@ package doclock
 
 import (
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -32,7 +33,22 @@ func (s saved) with(value bson.Raw) saved {
 			return s
 		}
 	}
+	if len(s) > maxSaved && s.names(value) {
+		return s
+	}
 	return append(s[:len(s):len(s)], value)
+}
+
+// names reports whether the possibilities have every field of another one between them: then that one
+// says nothing new to a save that writes fields as a whole.
+func (s saved) names(value bson.Raw) bool {
+	elements, _ := value.Elements()
+	for _, e := range elements {
+		if !slices.ContainsFunc(s, func(known bson.Raw) bool { _, err := known.LookupErr(e.Key()); return err == nil }) {
+			return false
+		}
+	}
+	return true
 }
 
 // document returns a document as a value.

@@ -145,6 +145,33 @@ func TestAfterManySavesOfUnknownOutcomeEveryFieldIsWritten(t *testing.T) {
 	assert.Len(t, unsets, maxSaved+2)
 }
 
+func TestManySavesInATransactionKeepOnlyWhatASaveMayHaveToRemove(t *testing.T) {
+	var has saved
+	for i := range 1000 {
+		raw, err := bson.Marshal(bson.D{{Key: "n", Value: i}})
+		require.NoError(t, err)
+		has = has.with(raw)
+	}
+	assert.Len(t, has, maxSaved+1)
+	raw, err := bson.Marshal(bson.D{{Key: "n", Value: 0}, {Key: "new", Value: 1}})
+	require.NoError(t, err)
+	assert.Len(t, has.with(raw), maxSaved+2, "it has another field")
+}
+
+func TestAnUnsetFieldIsZeroInItsOwnType(t *testing.T) {
+	raw := func(v any) bson.RawValue {
+		kind, value, err := bson.MarshalValue(v)
+		require.NoError(t, err)
+		return bson.RawValue{Type: kind, Value: value}
+	}
+	for _, v := range []any{bson.Null{}, "", 0, int64(0), 0.0, bson.Decimal128{}, must(bson.ParseDecimal128("0.00"))(t), bson.NilObjectID} {
+		assert.True(t, isZero(raw(v)), "%T %v", v, v)
+	}
+	for _, v := range []any{"0", 1, 0.5, must(bson.ParseDecimal128("0.5"))(t), must(bson.ParseDecimal128("NaN"))(t), bson.NewObjectID(), false} {
+		assert.False(t, isZero(raw(v)), "%T %v", v, v)
+	}
+}
+
 func TestAValueMayHaveItsIDInAnotherTypeOfNumber(t *testing.T) {
 	type numbered struct {
 		ID int64 `bson:"_id"`

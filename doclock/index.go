@@ -68,8 +68,10 @@ func indexName(keys bson.D) string {
 	b.WriteString("doclock")
 	for _, k := range keys {
 		b.WriteString("_" + k.Key)
-		if v, ok := k.Value.(bson.RawValue); ok && v.IsNumber() && v.AsInt64() < 0 {
-			b.WriteString("_desc")
+		if v, ok := k.Value.(bson.RawValue); ok {
+			if n, _ := number(v); n < 0 {
+				b.WriteString("_desc")
+			}
 		}
 	}
 	return b.String()

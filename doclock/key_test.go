@@ -61,6 +61,9 @@ func TestTheIndexOfAClaimHasEqualityFirstAndTheSortNext(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, indexName(keys))
 	}
-	_, err := s.claimIndex(bson.D{}, bson.D{{Key: "a", Value: "up"}})
+	_, value, err := bson.MarshalValue(must(bson.ParseDecimal128("-1"))(t))
+	require.NoError(t, err)
+	assert.Equal(t, "doclock_a_desc", indexName(bson.D{{Key: "a", Value: bson.RawValue{Type: bson.TypeDecimal128, Value: value}}}))
+	_, err = s.claimIndex(bson.D{}, bson.D{{Key: "a", Value: "up"}})
 	assert.ErrorContains(t, err, "must be 1 or -1")
 }

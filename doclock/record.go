@@ -69,7 +69,7 @@ func readLock(doc bson.Raw, field string) (r record) {
 			r.Line, lined = mongolease.ReadLine(v, lock.Lookup(mongolease.FieldWaits))
 			ours = ours && lined
 		case fieldAttempts:
-			n, _ := v.AsInt64OK()
+			n, _ := number(v)
 			r.attempts = int(n)
 		case fieldReadyAt:
 			r.readyAt, _ = mongobase.Time(v)

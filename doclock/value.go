@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -134,5 +135,15 @@ func isZero(v bson.RawValue) bool {
 	case bson.TypeObjectID:
 		return v.ObjectID().IsZero()
 	}
-	return v.IsNumber() && v.AsInt64() == 0
+	n, ok := number(v)
+	return ok && n == 0
+}
+
+// number returns a number of any type, decimals among them, of which AsInt64 panics.
+func number(v bson.RawValue) (n float64, ok bool) {
+	if d, is := v.Decimal128OK(); is {
+		n, err := strconv.ParseFloat(d.String(), 64)
+		return n, err == nil
+	}
+	return v.AsFloat64OK()
 }

@@ -95,7 +95,7 @@ func isWrong(err error) bool {
 // handle runs fn on a document, and ends the claim.
 func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.Context, *Claimed[T]) error) {
 	defer func() { _ = msg.Release() }() // does nothing after another end, also if fn panics
-	msg.again = &ending{requeue: true, unsaved: true, after: backoff.Jitter(min(requeueLeast<<min(msg.Attempts()-1, 20), requeueMost))}
+	msg.again = &ending{requeue: true, unsaved: true, after: backoff.Jitter(min(requeueLeast<<min(max(msg.Attempts()-1, 0), 20), requeueMost))}
 	failed := fn(msg.Lease().Context(ctx), msg)
 	tell := func(err error) {
 		l.logger.Warn("doclock: the work on a document failed", "key", msg.Lease().Key(), "attempts", msg.Attempts(),

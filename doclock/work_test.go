@@ -50,6 +50,33 @@ func TestWorkCompletesEachDocumentOnce(t *testing.T) {
 	})
 }
 
+// Somebody gives a document more attempts by hand.
+func TestWorkGoesOnWithANegativeNumberOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		put(t, coll, bson.M{"_id": "m", "state": "ready"})
+		locks := locksOn[bson.M](t, coll, MaxAttempts(6))
+		must(locks.TryClaim(t.Context(), ready, nil))(t).Release()
+		_, err := coll.UpdateOne(t.Context(), bson.M{"_id": "m"}, bson.M{"$set": bson.M{"lock.attempts": -3}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		tried := 0
+		require.NoError(t, locks.Work(ctx, 1, ready, nil, func(context.Context, *Claimed[bson.M]) error {
+			tried++
+			return errors.New("not yet")
+		}))
+		assert.Equal(t, 9, tried)
+		require.NoError(t, locks.Close())
+	})
+}
+
+func TestANumberOfAttemptsMayBeADecimal(t *testing.T) {
+	raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldMark: shape, "expireAt": time.Now(), "attempts": must(bson.ParseDecimal128("4"))(t)}})
+	require.NoError(t, err)
+	assert.Equal(t, 4, readLock(raw, "lock").attempts)
+}
+
 func TestWorkThatFailsComesBackLaterAndLaterAndIsSetAsideInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		coll := newReplicaSet(0).collection(t)

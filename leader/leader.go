@@ -280,11 +280,12 @@ func (c *Candidate) IsLeader() bool {
 // Term returns the current term, or false if this process does not lead.
 func (c *Candidate) Term() (Term, bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lease == nil || c.lease.Err() != nil {
+	lease := c.lease
+	c.mu.Unlock()
+	if lease == nil || lease.Err() != nil { // outside the lock: Err may tell an observer, who asks this candidate
 		return Term{}, false
 	}
-	return Term{c.lease}, true
+	return Term{lease}, true
 }
 
 // An inspector shows who waits for a key, as *mongolock.Client does.
