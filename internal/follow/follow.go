@@ -106,7 +106,7 @@ func (f *Follower) Leave() {
 	defer f.mu.Unlock()
 	f.waiters--
 	switch {
-	case f.waiters > 0 || !f.reading:
+	case f.waiters > 0 || !f.reading || f.base.Err() != nil: // at the end the reader goes by itself
 	case f.Linger <= 0:
 		f.end()
 	case f.idle == nil:

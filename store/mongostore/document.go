@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -177,7 +178,7 @@ func (r record) strange(why string) record {
 func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
 	h := mongolease.Holder{Holder: store.Holder{ID: id}}
 	doc, ok := v.DocumentOK()
-	if !ok {
+	if !ok || strings.ContainsAny(id, ".$\x00") { // no filter could name it
 		return h, false
 	}
 	elements, err := doc.Elements()

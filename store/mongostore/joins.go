@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/swept"
 )
 
 // joinGates lets the joins of this process into a key one at a time, and remembers which keys
@@ -14,7 +15,7 @@ import (
 type joinGates struct {
 	mu     sync.Mutex // protects gates and shared; never held across a command
 	gates  map[string]*joinGate
-	shared map[string]mongoclock.Moment // keys found shared, and until when that counts
+	shared swept.Map[string, mongoclock.Moment] // keys found shared, and until when that counts
 
 	lost atomic.Int64 // joins that lost a race, for the tests
 }
@@ -65,25 +66,15 @@ func (q *joinGates) saw(key string, now mongoclock.Moment, shared bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !shared {
-		delete(q.shared, key)
+		delete(q.shared.All, key)
 		return
 	}
-	if q.shared == nil {
-		q.shared = map[string]mongoclock.Moment{}
-	}
-	if len(q.shared) >= 1024 { // swept here, so that it stays small
-		for old, until := range q.shared {
-			if until < now {
-				delete(q.shared, old)
-			}
-		}
-	}
-	q.shared[key] = now.Add(sharedFor)
+	q.shared.Put(key, now.Add(sharedFor), func(_ string, until mongoclock.Moment) bool { return until < now })
 }
 
 // expected reports whether the key is probably shared.
 func (q *joinGates) expected(key string, now mongoclock.Moment) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return now < q.shared[key]
+	return now < q.shared.All[key]
 }

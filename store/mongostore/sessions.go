@@ -164,13 +164,16 @@ func (x *sessions) read(ctx context.Context, ids []string) (map[string]sessionRe
 		r := readSession(doc)
 		found[r.id] = r
 	})
+	if err != nil {
+		return nil, err
+	}
 	at := x.steps.Base.Clock.Now()
 	for _, id := range ids {
 		r := found[id]
 		r.id = id
 		x.saw(r, at)
 	}
-	return found, err
+	return found, nil
 }
 
 // mark marks a session dead that was seen, or that was missing; in the latter case its document
@@ -233,7 +236,6 @@ func (x *sessions) Learn(ctx context.Context, ids []string) {
 func (x *sessions) survey(ctx context.Context) error {
 	x.mu.Lock()
 	done := x.surveyed || !x.used.Load()
-	x.surveyed = true
 	x.mu.Unlock()
 	now := x.steps.Base.Now()
 	if done || now.Earliest.IsZero() {
@@ -250,6 +252,11 @@ func (x *sessions) survey(ctx context.Context) error {
 	}, options.Find().SetLimit(leftMost/4).SetSort(bson.D{{Key: fieldExpireAt, Value: 1}}))
 	if err == nil {
 		_, err = x.Over(ctx, ids)
+	}
+	if err == nil && len(ids) < leftMost/4 { // otherwise the next sweep goes on
+		x.mu.Lock()
+		x.surveyed = true
+		x.mu.Unlock()
 	}
 	return err
 }

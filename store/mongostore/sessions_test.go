@@ -1,8 +1,10 @@
 package mongostore
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -327,4 +329,60 @@ func TestAListReadsTheSessionsOfABatchTogether(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 3, finds, "one for the keys, one for their sessions, and one for numbers of permits")
+}
+
+// A look at the key may succeed, and the one at its session fail: the holder was shown as dead, and Break
+// passed it over.
+func TestASessionThatCannotBeReadIsAsItWasLastSeen(t *testing.T) {
+	t.Parallel()
+	s := open(inMemory(t), config{logger: slog.New(slog.DiscardHandler)})
+	_, err := s.BeginSession(t.Context(), store.Session{ID: "one", Owner: "me", TTL: time.Minute})
+	require.NoError(t, err)
+	x := &s.sessions
+	x.Learn(t.Context(), []string{"one"})
+	before, known := x.view("one")
+	require.True(t, known)
+	require.Len(t, before.Holders, 1)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = x.read(ended, []string{"one", "two"})
+	require.Error(t, err)
+	after, _ := x.view("one")
+	assert.Equal(t, before, after)
+	_, known = x.view("two")
+	assert.False(t, known)
+}
+
+// The search for what was left long ago is made again after a fault.
+func TestASurveyThatFailsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := open(inMemory(t), config{logger: slog.New(slog.DiscardHandler)})
+	_, err := s.BeginSession(t.Context(), store.Session{ID: "one", Owner: "me", TTL: time.Minute})
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, s.sessions.survey(ended))
+	assert.False(t, s.sessions.surveyed)
+	require.NoError(t, s.sessions.survey(t.Context()))
+	assert.True(t, s.sessions.surveyed)
+}
+
+// Documents of several holders are removed after the bulk that removes these: a sweep may be cut off between.
+func TestASweepRemovesWhatOneThatWasCutOffHasEmptied(t *testing.T) {
+	t.Parallel()
+	coll := inMemory(t)
+	s := open(coll, config{logger: slog.New(slog.DiscardHandler)})
+	_, err := s.BeginSession(t.Context(), store.Session{ID: "one", Owner: "me", TTL: time.Minute})
+	require.NoError(t, err)
+	_, err = coll.InsertOne(t.Context(), bson.D{
+		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: shape}, {Key: fieldMode, Value: "shared"}, {Key: fieldLimit, Value: 0}, {Key: fieldHolders, Value: bson.D{}},
+		{Key: fieldRev, Value: int64(7)}, {Key: fieldSessions, Value: bson.A{"one"}}, {Key: fieldExpireAt, Value: never}, {Key: fieldAt, Value: time.Now()},
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.EndSession(t.Context(), "one"))
+	_, err = s.Sweep(t.Context())
+	require.NoError(t, err)
+	n, err := coll.CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	assert.Zero(t, n)
 }

@@ -98,6 +98,9 @@ func (s *Store) dropSwept(ctx context.Context, found []record, session string, o
 	var deletions, leaves []mongo.WriteModel
 	var left []string
 	for _, r := range found {
+		if len(r.Holders) == 0 && len(r.Line) == 0 { // a sweep before this one was cut off
+			left = append(left, r.key)
+		}
 		for _, h := range r.Holders {
 			if h.Session != session || !over[h.ID] {
 				continue

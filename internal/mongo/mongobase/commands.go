@@ -62,7 +62,7 @@ func (b *Base) countBulk(models []mongo.WriteModel) {
 	var updates, deletes bool
 	for _, m := range models {
 		switch m.(type) {
-		case *mongo.UpdateOneModel:
+		case *mongo.UpdateOneModel, *mongo.UpdateManyModel:
 			updates = true
 		case *mongo.DeleteOneModel:
 			deletes = true

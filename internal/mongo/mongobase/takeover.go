@@ -229,11 +229,13 @@ func (s *sights) sweep(now mongoclock.Moment) {
 			delete(s.keys, key)
 		}
 	}
-	for key := range s.keys { // there are too many: some are dropped, and begin again
-		if len(s.keys) <= sightsMost {
-			break
+	if len(s.keys) > sightsMost { // there are too many: a quarter is dropped, and begins again
+		for key := range s.keys {
+			if len(s.keys) <= sightsMost/4*3 {
+				break
+			}
+			delete(s.keys, key)
 		}
-		delete(s.keys, key)
 	}
 	s.sweepAt = min(2*len(s.keys), sightsMost+1)
 }
