@@ -2,14 +2,20 @@ package assign
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/store"
 )
 
 func of(weights ...int) (all []worker) {
@@ -144,4 +150,24 @@ func TestThePlanStaysAsItIsWhileItIsCarriedOut(t *testing.T) {
 			require.Equal(t, plan, spread(workers, has, calm))
 		}
 	}
+}
+
+// Each worker looks often. The partitions are made once a look, not once a worker.
+func TestALookAtManyWorkersMakesThePartitionsOnce(t *testing.T) {
+	const workers = 200
+	now := time.Now()
+	status := mongolock.Status{Mode: store.Permits, Limit: spareSeats + maxParts, Now: now}
+	for i := range workers {
+		status.Holders = append(status.Holders, store.Holder{ID: fmt.Sprint(i), Note: fmt.Sprintf(seatNote, fmt.Sprint(i), 1), Since: now, ExpireAt: now.Add(time.Minute)})
+	}
+	require.Len(t, seatsOf(status).Workers, workers)
+	least := uint64(math.MaxUint64) // other tests run beside this one
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		seatsOf(status)
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	assert.Less(t, least, uint64(3*maxParts)*uint64(unsafe.Sizeof(Part{})))
 }

@@ -114,17 +114,19 @@ func readSeats(ctx context.Context, client *mongolock.Client, name string) (Stat
 }
 
 func seatsOf(status mongolock.Status) (s State) {
+	n := partsOf(status.Mode, status.Limit)
 	for _, h := range status.Holders {
 		if !status.Live(h) {
 			continue
 		}
-		n := partsOf(status.Mode, status.Limit)
 		if n == 0 {
 			s.resizing = s.resizing || status.Mode == store.Exclusive
 			s.held = holding(h)
 			continue
 		}
-		s.Partitions = make([]Part, n)
+		if s.Partitions == nil {
+			s.Partitions = make([]Part, n)
+		}
 		w := Worker{Owner: h.Owner, Since: h.Since, Age: status.Now.Sub(h.Since), Left: status.LeftOf(h)}
 		_, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight)
 		if err == nil && w.Weight > 0 && w.Weight <= maxWeight {
