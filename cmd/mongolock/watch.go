@@ -21,6 +21,8 @@ type watchCmd struct {
 	Prefix string         `arg:"" optional:"" help:"Only keys that begin with it."`
 	Every  *time.Duration `help:"Look at all keys this often (default: every 250ms, and every 900ms while nothing changes)." placeholder:"250ms"`
 	Lines  bool           `help:"Print one line a change on a terminal, too."`
+
+	ahead time.Duration // of the server's clock before this host's, as the last key has shown
 }
 
 // Help says what is seen.
@@ -75,9 +77,13 @@ func (c *watchCmd) look(ctx context.Context, client *mongolock.Client) (snapshot
 			return nil, err
 		}
 		all[s.Key] = s
+		c.ahead = time.Until(s.Now)
 	}
 	return all, nil
 }
+
+// now returns the server's time, for a key that has vanished and so shows none.
+func (c *watchCmd) now() time.Time { return time.Now().Add(c.ahead) }
 
 // since returns the changes from before to now, by key.
 func (now snapshot) since(before snapshot, at time.Time) []change {
@@ -220,7 +226,7 @@ func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, 
 		changes = nil
 		switch {
 		case err == nil:
-			changes = now.since(before, time.Now())
+			changes = now.since(before, c.now())
 			before = now
 		case ctx.Err() == nil && !failed:
 			fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
@@ -278,7 +284,7 @@ func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client,
 		case err != nil:
 			status, now = "cannot look, trying again: "+sentence(err), before
 		case before != nil:
-			last = append(last, now.since(before, time.Now())...)
+			last = append(last, now.since(before, c.now())...)
 		}
 		changed := len(last) > known
 		last = last[max(0, len(last)-5):]

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"iter"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +16,8 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func (p *program) owner(name string) *mongolock.Client {
@@ -86,4 +90,43 @@ func TestAWatchLooksLessOftenWhileItListensAndNothingChanges(t *testing.T) {
 	assert.Equal(t, lookApart, l.next(false), "after a wake-up")
 	each := 20 * time.Millisecond
 	assert.Equal(t, each, newLookout(t.Context(), "", &each, nil, nil).next(false))
+}
+
+// An early store's clock is an hour ahead.
+type early struct{ store.Store }
+
+func (e early) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		for s, err := range e.Store.List(ctx, prefix) {
+			s.Now = s.Now.Add(time.Hour)
+			for i := range s.Holders {
+				s.Holders[i].Since = s.Holders[i].Since.Add(time.Hour)
+				s.Holders[i].ExpireAt = s.Holders[i].ExpireAt.Add(time.Hour)
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+// A key that has vanished shows no time.
+func TestHowLongAVanishedKeyWasHeldIsByTheServersClock(t *testing.T) {
+	t.Parallel()
+	client, err := mongolock.NewWithStore(early{memstore.New()})
+	require.NoError(t, err)
+	defer client.Close()
+	lease, err := client.Acquire(t.Context(), "k")
+	require.NoError(t, err)
+	var c watchCmd
+	before, err := c.look(t.Context(), client)
+	require.NoError(t, err)
+	require.Len(t, before, 1)
+	require.NoError(t, lease.Release())
+	now, err := c.look(t.Context(), client)
+	require.NoError(t, err)
+	require.Empty(t, now)
+	changes := now.since(before, c.now())
+	require.Len(t, changes, 1)
+	assert.WithinDuration(t, time.Now().Add(time.Hour), changes[0].At, 10*time.Minute)
 }
