@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,13 +107,19 @@ func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string
 }
 
 // giveBackDue gives back the due time of a claim whose command was not run, so that it can be claimed
-// again. What was decided before it stays so.
+// again. What was decided before it stays so. errNotClaimed says that the claim is not there.
 func giveBackDue(ctx context.Context, coll *mongo.Collection, claim due) error {
 	coll = coll.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()))
-	_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: claim.Key}, {Key: "claim", Value: claim.Claim}, {Key: "at", Value: claim.At}},
+	found, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: claim.Key}, {Key: "claim", Value: claim.Claim}, {Key: "at", Value: claim.At}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "at", Value: claim.At.Add(-time.Millisecond)}}}})
+	if err == nil && found.MatchedCount == 0 {
+		return errNotClaimed
+	}
 	return err
 }
+
+// errNotClaimed leaves open whether a claim that was not answered is applied later.
+var errNotClaimed = errors.New("the claim is not there: another has taken its place, or it may still be applied")
 
 const claimFor = 15 * time.Second // bounds a claim of a due time, and its return
 
@@ -145,7 +152,7 @@ func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mi
 	return nil, nil
 }
 
-// giveBack gives a claim back, because the key was not granted, or the claim not answered.
+// giveBack gives a claim back, because the key was not granted, the command not started, or the claim not answered.
 func (c *runCmd) giveBack(a *app, d *deployment, t teller, mine *due) {
 	if mine == nil {
 		return

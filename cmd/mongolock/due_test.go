@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sys/unix"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
@@ -143,6 +144,30 @@ func TestADueTimeIsGivenBackIfTheKeyIsHeld(t *testing.T) {
 	}
 }
 
+// Here the kernel refuses to start another process once the key is granted: the environment is too large.
+func TestADueTimeIsGivenBackIfTheCommandIsNotStarted(t *testing.T) {
+	p := newProgram(t)
+	locks, err := mongolock.New(p.database().Collection("locks"))
+	require.NoError(t, err)
+	defer locks.Close()
+	lease, err := locks.Acquire(t.Context(), "nightly")
+	require.NoError(t, err)
+	large := strings.Repeat("x", 100_000)
+	a := (&program{t, append(p.env, "LARGE="+large, "LARGE_TOO="+large), p.dir}).start("run", "--at", "0 3 * * *", "nightly", "--", "echo", "ran")
+	waits := func() bool {
+		status, err := locks.Inspect(t.Context(), "nightly")
+		return err == nil && len(status.Line) == 1
+	}
+	require.Eventually(t, waits, pace.Of(20*time.Second), 20*time.Millisecond)
+	require.NoError(t, unix.Prlimit(a.Process.Pid, unix.RLIMIT_STACK, &unix.Rlimit{Cur: 512 << 10, Max: 512 << 10}, nil)) // of which a quarter
+	require.NoError(t, lease.Release())
+	assert.Equal(t, exitFailed, a.code())
+	assert.Contains(t, a.out.String(), "the guard cannot be started")
+	b := p.start("run", "--at", "0 3 * * *", "nightly", "--", "echo", "ran")
+	assert.Equal(t, 0, b.code())
+	assert.Equal(t, "ran\n", b.out.String(), "a claim that ran nothing stands")
+}
+
 var nobody = &app{cli: new(cli)} // without flags
 
 func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
@@ -156,7 +181,7 @@ func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
 		return stands
 	}
 	old, last := claim("old", noon), claim("last", noon.Add(time.Hour))
-	require.NoError(t, giveBackDue(t.Context(), coll, old))
+	require.ErrorIs(t, giveBackDue(t.Context(), coll, old), errNotClaimed)
 	assert.Equal(t, "last", claim("again", last.At).Claim, "an older claim has given it back")
 
 	var said strings.Builder
@@ -169,6 +194,10 @@ func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
 // Whoever reads the events is not told that a due time came back if that is not known.
 func TestADueTimeThatIsNotGivenBackIsTold(t *testing.T) {
 	p := newProgram(t)
+	var late strings.Builder // a claim that was not answered, and may land after this
+	new(runCmd).giveBack(nobody, &deployment{db: p.database()}, teller{w: &late, asJSON: true}, &due{Key: "k", Claim: "c", At: time.Now()})
+	assert.Contains(t, late.String(), `"event":"unreturned"`)
+
 	gone, err := mongo.Connect(options.Client().ApplyURI(testserver.URI(t)))
 	require.NoError(t, err)
 	require.NoError(t, gone.Disconnect(t.Context()))

@@ -70,12 +70,19 @@ type exitError struct {
 	signal syscall.Signal // the signal that ended the command, or 0
 	typed  bool           // the signal was typed at the terminal
 	told   bool           // the command had been sent a signal to end
+
+	unbegun bool // the command was not started
 }
 
 func (e *exitError) Error() string { return e.text }
 
 func exitf(code int, format string, args ...any) error {
 	return &exitError{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// unbegun is exitf for a command that was not started.
+func unbegun(code int, format string, args ...any) error {
+	return &exitError{code: code, text: fmt.Sprintf(format, args...), unbegun: true}
 }
 
 // verdict returns the exit code for an error, and what to print about it.

@@ -211,6 +211,10 @@ func (c *runCmd) Run(a *app) error {
 
 	task.env = environment(c.Key, lease.Token(), lease.Remaining(), c.MaxHold)
 	err = hold(task, lease, t)
+	var e *exitError
+	if errors.As(err, &e) && e.unbegun {
+		c.giveBack(a, d, t, mine)
+	}
 	if ended := lease.Err(); errors.Is(ended, mongolock.ErrLost) && !errors.Is(ended, mongolock.ErrMaxHold) && !errors.Is(ended, mongolock.ErrBroken) {
 		return err // the lease has run out: the key is free soon, and the server may be out of reach
 	}

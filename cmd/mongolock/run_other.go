@@ -10,5 +10,5 @@ func raise(syscall.Signal, bool) {}
 
 // hold would need process groups.
 func hold(task, held, teller) error {
-	return exitf(exitFailed, "commands are run on Unix only: it ends process groups")
+	return unbegun(exitFailed, "commands are run on Unix only: it ends process groups")
 }

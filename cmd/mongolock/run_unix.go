@@ -63,16 +63,16 @@ func hold(task task, lease held, t teller) error {
 	}
 	var err error
 	if j.guard, err = startGuard(lease, j.margin, j.ttl, t); err != nil {
-		return exitf(exitFailed, "the guard cannot be started: %s", sentence(err))
+		return unbegun(exitFailed, "the guard cannot be started: %s", sentence(err))
 	}
 	defer j.guard.dismiss()
 	if err := lease.Err(); err != nil {
-		return exitf(exitLost, "lost %s before the command was started: %s", shown(j.key), reason(err))
+		return unbegun(exitLost, "lost %s before the command was started: %s", shown(j.key), reason(err))
 	}
 	// A closed standard error must not end this process. The command does not inherit this.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if err := j.start(); err != nil {
-		return exitf(exitNotRun, "%s: %s", shown(j.argv[0]), sentence(err))
+		return unbegun(exitNotRun, "%s: %s", shown(j.argv[0]), sentence(err))
 	}
 	return j.watch()
 }
