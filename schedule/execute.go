@@ -15,7 +15,7 @@ type Event struct {
 	Job   string
 	Due   time.Time // Dropped: the last of the due times
 	First time.Time // Dropped: the first of them
-	Count int       // Dropped: how many they are
+	Count int       // Dropped: how many they are; of a Cron at most a million are counted
 	At    time.Time // by the store's clock, as far as it is known
 	Run   *Run      // Began and Ended: the run
 	Err   error     // Faulted: the error; Ended: the function's

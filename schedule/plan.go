@@ -121,7 +121,11 @@ func latest(p Plan, t, now time.Time) (time.Time, bool) {
 // due reports whether the due time exists and is not in the future.
 func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
-// count returns how many due times are after t and not after last.
+// mostCounted bounds how many due times of a plan are counted one by one: a cron of seconds has that
+// many in twelve days, and to count them takes half a second.
+const mostCounted = 1_000_000
+
+// count returns how many due times are after t and not after last; mostCounted: so many or more.
 func count(p Plan, t, last time.Time) (n int) {
 	switch p := p.(type) {
 	case every:
@@ -134,7 +138,7 @@ func count(p Plan, t, last time.Time) (n int) {
 		}
 		return n
 	}
-	for at := p.Next(t); due(at, last); at = p.Next(at) {
+	for at := p.Next(t); due(at, last) && n < mostCounted; at = p.Next(at) {
 		n++
 	}
 	return n

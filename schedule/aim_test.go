@@ -1,0 +1,32 @@
+package schedule_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// After a month there are 2.6 million of them, and to count them all holds up the run for seconds.
+func TestDroppedDueTimesAreCountedUpToAMillion(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		secondly := schedule.Cron("* * * * * *")
+		require.NoError(c, c.store.Register(c.Context(), "job", secondly.String(), c.begin, c.begin))
+		c.until(30 * 24 * time.Hour)
+		var dropped []schedule.Event
+		p := c.process(1, schedule.WithEvents(func(e schedule.Event) {
+			if e.Kind == schedule.Dropped {
+				dropped = append(dropped, e)
+			}
+		})).add("job", secondly, time.Minute).start()
+		c.sleep(time.Second / 2)
+		p.end()
+		require.Len(c, dropped, 1)
+		assert.Equal(c, 1_000_000, dropped[0].Count)
+		assert.Equal(c, time.Second, dropped[0].First.Sub(c.begin))
+		assert.Equal(c, 30*24*time.Hour-time.Second, dropped[0].Due.Sub(c.begin))
+	})
+}
