@@ -67,6 +67,7 @@ var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // A record is the document of a lock as it was read.
 type record struct {
+	tree string
 	Lock
 	state          string
 	until          time.Time
@@ -93,6 +94,7 @@ func readRecord(raw bson.Raw) (r record, err error) {
 		s, _ := raw.Lookup(field).StringValueOK()
 		return s
 	}
+	r.tree = text(fieldTree)
 	date := func(field string) time.Time {
 		t, _ := mongobase.Time(raw.Lookup(field))
 		return t

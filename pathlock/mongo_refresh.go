@@ -145,12 +145,12 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 // alive reads the lock of a token. If there is no such lock in this tree, or it may have run out, the
 // outcome says so.
 func (m *mongoTree) alive(ctx context.Context, token string) (*record, outcome) {
-	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: "_id", Value: m.name}}, // the word, or what a stranger keeps in its place
-		bson.D{{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}},
-	}}}, 0)
+	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
 	if err != nil {
 		return nil, outcome{fault: err}
+	}
+	if len(s.records) > 0 && s.records[0].tree != m.name {
+		return nil, outcome{err: ErrUnknownToken}
 	}
 	if len(s.records) == 0 || s.records[0].state != stateGranted || m.lapsed(&s.records[0]) {
 		return nil, outcome{err: ErrUnknownToken}
