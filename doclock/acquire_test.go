@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,7 +17,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
-	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -89,25 +89,22 @@ func TestTwoFindsTellThatAnyNumberOfDocumentsAreGone(t *testing.T) {
 	assert.Len(t, finds, 2)
 }
 
-// A server refuses to read a field and one in it; docdb does as MongoDB does.
+// A server refuses to read a field and one in it; the simulated one does as MongoDB does.
 func TestDocumentsMayBeNamedByAFieldAndByOneInIt(t *testing.T) {
-	link := memmongo.New().Link()
-	client := must(link.Connect())(t)
-	t.Cleanup(func() {
-		_ = client.Disconnect(context.Background())
-		link.Close()
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		put(t, coll, bson.M{"_id": 1, "of": bson.M{"shop": "a"}}, bson.M{"_id": 2, "of": bson.M{"shop": "b", "n": 7}})
+		locks := locksOn[bson.M](t, coll)
+		var keys []string
+		for _, filter := range []bson.D{{{Key: "of", Value: bson.D{{Key: "shop", Value: "a"}}}}, {{Key: "of.shop", Value: "b"}}} {
+			must(locks.TryAcquire(t.Context(), filter))(t)
+			keys = append(keys, must(textOf(filter))(t))
+		}
+		for _, status := range must(locks.store.Look(t.Context(), keys))(t) {
+			assert.Len(t, status.Holders, 1, status.Key)
+		}
+		require.NoError(t, locks.Close())
 	})
-	coll := client.Database("d").Collection("c")
-	put(t, coll, bson.M{"_id": 1, "of": bson.M{"shop": "a"}}, bson.M{"_id": 2, "of": bson.M{"shop": "b", "n": 7}})
-	s := newDocStore(coll, "lock")
-	var keys []string
-	for _, filter := range []bson.D{{{Key: "of", Value: bson.D{{Key: "shop", Value: "a"}}}}, {{Key: "of.shop", Value: "b"}}} {
-		must(locksOn[bson.M](t, coll).TryAcquire(t.Context(), filter))(t)
-		keys = append(keys, must(textOf(filter))(t))
-	}
-	for _, status := range must(s.Look(t.Context(), keys))(t) {
-		assert.Len(t, status.Holders, 1, status.Key)
-	}
 }
 
 func TestAMissingDocumentIsNotFoundAndNotHeld(t *testing.T) {

@@ -67,8 +67,8 @@ var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // A record is the document of a lock as it was read.
 type record struct {
-	tree string
 	Lock
+	tree           string
 	state          string
 	until          time.Time
 	ttl            time.Duration
