@@ -20,14 +20,12 @@ import (
 	"github.com/mongolock/mongolock/doclock"
 )
 
-// A message is inserted in the transaction that makes the change it reports, with state new.
-type message struct{ Text, State string }
-
-var webhook = http.Client{Timeout: 30 * time.Second} // or one that never answers keeps its message for ever
+type message struct{ Text, State string } // inserted, as new, in the transaction of the change that it reports
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	http.DefaultClient.Timeout = 30 * time.Second // or a webhook that never answers keeps its message for ever
 	conn, err := mongo.Connect(options.Client().ApplyURI(cmp.Or(os.Getenv("MONGODB_URI"), "mongodb://localhost:27017")))
 	check(err)
 	outbox, err := doclock.New[message](conn.Database("shop").Collection("outbox"), doclock.MaxAttempts(20))
@@ -39,13 +37,12 @@ func main() {
 	conn.Disconnect(context.Background())
 }
 
-// send may send a message again, if a process died in between: the receiver knows it by its ID. After
-// an error Work puts the message back, for a second at first, and sets it aside after 20 attempts.
+// send may repeat a message, which its ID tells. After an error Work puts it back, and aside after 20 attempts.
 func send(ctx context.Context, msg *doclock.Claimed[message]) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv("WEBHOOK"), strings.NewReader(msg.Value.Text))
 	check(err)
 	r.Header.Set("Idempotency-Key", msg.Lease().Key())
-	answer, err := webhook.Do(r)
+	answer, err := http.DefaultClient.Do(r)
 	if err == nil {
 		defer answer.Body.Close()
 		msg.Value.State = "sent" // saved when send returns
