@@ -21,8 +21,8 @@ func (t *terms) checkYielding() error {
 // Wanted returns a channel that is closed once another caller waits for the key, in this process
 // or elsewhere. It stays closed, even if the waiter gives up; after the lease's end it says nothing.
 // Another process that waits tells the holder at once if the lease was acquired with Yielding.
-// Otherwise a renewal shows that it waits, within a third of the TTL, unless a session keeps the
-// lease. A refused TryAcquire does not wait.
+// Otherwise a renewal shows that it waits, within a third of the TTL: not on MongoDB one that
+// is sent together with others, nor while a session keeps the lease. A refused TryAcquire does not wait.
 func (l *Lease) Wanted() <-chan struct{} {
 	return l.holding.client.queues.wanted(l)
 }

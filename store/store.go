@@ -92,7 +92,7 @@ type Renewal struct {
 // the reason of a refusal.
 type Renewed struct {
 	Left time.Duration // 0 with a session: the holder's own end stays as it is
-	Line []Place       // who waits, if the store saw that
+	Line []Place       // who waits; of several renewals in one call the store need not know it
 	Err  error
 }
 

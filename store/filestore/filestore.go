@@ -109,11 +109,11 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 				return leave, err
 			}
 			h.ExpireAt, h.Moved = later(h.ExpireAt, now.Add(r.TTL)), 0
-			answers[i].Left = honoured(r.TTL)
+			answers[i].Left, answers[i].Line = honoured(r.TTL), rec.places()
 			return write, nil
 		})
-		if answers[i].Err != nil {
-			answers[i].Left = 0
+		if err := answers[i].Err; err != nil {
+			answers[i] = store.Renewed{Err: err}
 		}
 	}
 	return answers

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
@@ -32,8 +31,8 @@ type call struct {
 
 type result struct {
 	Grant   store.Grant
-	Lefts   []time.Duration
-	Ended   []store.Ended // without their errors
+	Renewed []store.Renewed // without their errors
+	Ended   []store.Ended   // without their errors
 	Errs    []*verdict
 	Status  store.Status
 	Settled bool
@@ -118,8 +117,10 @@ func answer(s *filestore.Store, w http.ResponseWriter, r *http.Request) {
 	case "break":
 		err = s.Break(ctx, c.Ref, c.Reason, c.Now)
 	case "renew":
-		for _, a := range s.Renew(ctx, c.Batch) {
-			res.Lefts, res.Errs = append(res.Lefts, a.Left), append(res.Errs, pack(a.Err))
+		res.Renewed = s.Renew(ctx, c.Batch)
+		for i := range res.Renewed {
+			res.Errs = append(res.Errs, pack(res.Renewed[i].Err))
+			res.Renewed[i].Err = nil
 		}
 	default:
 		panic(c.Op)
@@ -198,7 +199,8 @@ func (p inProcesses) Renew(ctx context.Context, batch []store.Renewal) []store.R
 			answers[i].Err = res.Err.unpack()
 			continue
 		}
-		answers[i] = store.Renewed{Left: res.Lefts[i], Err: res.Errs[i].unpack()}
+		answers[i] = res.Renewed[i]
+		answers[i].Err = res.Errs[i].unpack()
 	}
 	return answers
 }

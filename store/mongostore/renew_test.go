@@ -72,12 +72,18 @@ func TestThroughARouterABulkWhoseFirstDocumentsAreGoneRenewsTheOthers(t *testing
 		_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}})
 		require.NoError(t, err)
 	}
+	waiter := f.waits(f.store, exclusiveClaim(batch[5].Key, 30*time.Second))
 	for i, r := range f.store.Renew(f.ctx(), batch) {
 		if i < 4 {
 			assert.ErrorIs(t, r.Err, store.ErrGone, "renewal %d", i)
 			continue
 		}
 		assert.NoError(t, r.Err, "renewal %d", i)
+		if i == 5 {
+			assert.Equal(t, []store.Place{waiter.Place}, r.Line, "the documents are read, and show who waits")
+		} else {
+			assert.Empty(t, r.Line)
+		}
 	}
 	for i, r := range f.store.Renew(f.ctx(), batch[:2]) {
 		assert.ErrorIs(t, r.Err, store.ErrGone, "renewal %d, of a bulk of which nothing is left", i)

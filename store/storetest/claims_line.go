@@ -310,9 +310,11 @@ func theLineStaysAsHoldersAreRenewedAndReplaced(e *env) {
 	h := e.hold(e.key("awaited"), long)
 	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
 	seen := e.look(h.Key).Line
-	if _, err := e.renew(h.Ref, 2*long); err != nil {
-		e.Fatalf("renewal: %v", err)
+	renewed := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: 2 * long}})[0]
+	if renewed.Err != nil {
+		e.Fatalf("renewal: %v", renewed.Err)
 	}
+	e.places("renewal", renewed.Line, a, b, c)
 	next := e.passOn(h.Ref, e.claim(h.Key, long))
 	e.places("transfer", next.grant.Line, a, b, c)
 	if err := e.store.Break(e.ctx(), next.Ref, "why not", false); err != nil {

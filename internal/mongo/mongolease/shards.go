@@ -31,7 +31,7 @@ func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Te
 			continue
 		}
 		at, _ := images[i].Record.Drawn()
-		r.answers[i].Left = s.Base.Left(terms[i], r.sent, begun, at)
+		r.answers[i] = store.Renewed{Left: s.Base.Left(terms[i], r.sent, begun, at), Line: Places(images[i].Record.Waiters())}
 		if r.answers[i].Left < r.batch[i].TTL/2 && at.After(latest) {
 			latest = at
 		}
