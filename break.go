@@ -46,8 +46,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 	if grace < 0 || len(marked) == 0 {
 		return marked, errors.Join(errs...)
 	}
-	told := slices.DeleteFunc(slices.Clone(marked), func(h Holder) bool { return h.Released })
-	if err := c.awaitGone(ctx, &status, told, grace); err != nil {
+	if err := c.awaitGone(ctx, &status, marked, grace); err != nil {
 		return marked, errors.Join(append(errs, err)...)
 	}
 	for _, h := range marked {
@@ -78,8 +77,8 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
-// awaitGone waits until no marked holder is live, or until grace is over. None is over before the
-// time that it had left when it was marked: by another shard's clock it may seem to be.
+// awaitGone waits until no marked holder is live or all were released, or until grace is over. None has
+// run out before the time that it had left when it was marked: by another shard's clock it may seem so.
 func (c *Client) awaitGone(ctx context.Context, seen *store.Status, marked []Holder, grace time.Duration) error {
 	key, began := seen.Key, c.clock.Now()
 	over := time.NewTimer(grace)
@@ -99,7 +98,7 @@ func (c *Client) awaitGone(ctx context.Context, seen *store.Status, marked []Hol
 		status, err := c.look(ctx, "break", key)
 		passed := c.clock.Since(began)
 		live := func(h Holder) bool {
-			return slices.ContainsFunc(marked, func(m Holder) bool { return m.ID == h.ID && (status.Live(h) || seen.LeftOf(m) > passed) })
+			return slices.ContainsFunc(marked, func(m Holder) bool { return m.ID == h.ID && !h.Released && (status.Live(h) || seen.LeftOf(m) > passed) })
 		}
 		if err == nil && !slices.ContainsFunc(status.Holders, live) {
 			return nil // a fault does not end the wait
