@@ -4,13 +4,15 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // failing is a memstore whose calls can be made to fail. The memstore is not
-// embedded, so that a method added to store.Store cannot be forgotten here.
+// embedded, so that a method added to store.Store cannot be forgotten here. What is found by Unwrap
+// does not fail, so all optional methods but the feed's stand here too.
 type failing struct {
 	mem *memstore.Store
 
@@ -129,4 +131,39 @@ func (f *failing) List(ctx context.Context, prefix string) iter.Seq2[store.Statu
 		return func(yield func(store.Status, error) bool) { yield(store.Status{}, err) }
 	}
 	return f.mem.List(ctx, prefix)
+}
+
+func (f *failing) SetLimit(ctx context.Context, key string, n int) (store.Status, error) {
+	if err := f.failure(); err != nil {
+		return store.Status{}, err
+	}
+	return f.mem.SetLimit(ctx, key, n)
+}
+
+func (f *failing) BeginSession(ctx context.Context, s store.Session) (time.Duration, error) {
+	if err := f.failure(); err != nil {
+		return 0, err
+	}
+	return f.mem.BeginSession(ctx, s)
+}
+
+func (f *failing) RenewSession(ctx context.Context, s store.Session) (store.SessionRenewed, error) {
+	if err := f.failure(); err != nil {
+		return store.SessionRenewed{}, err
+	}
+	return f.mem.RenewSession(ctx, s)
+}
+
+func (f *failing) EndSession(ctx context.Context, id string) error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.mem.EndSession(ctx, id)
+}
+
+func (f *failing) Sweep(ctx context.Context) (freed []string, err error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.mem.Sweep(ctx)
 }

@@ -220,6 +220,7 @@ func calls(ctx context.Context, locks *mongolocktest.Locker, lease *mongolock.Le
 		"Break":      func() error { _, err := locks.Break(ctx, "c", "why not", 0); return err },
 		"Resume":     func() error { return release(locks.Resume(ctx, ticket)) },
 		"Renew":      func() error { return lease.Renew(ctx) },
+		"SetLimit":   func() error { return locks.SetLimit(ctx, "d", 0) },
 		"List": func() error {
 			for _, err := range locks.List(ctx, "") {
 				if err != nil {
@@ -249,15 +250,19 @@ func TestAFailedAcquireIsOfUnknownOutcomeUnlessTheErrorSaysOtherwise(t *testing.
 }
 
 func TestALeaseExpiresWhenTheStoreFailsForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		locks := mongolocktest.New(t, mongolock.TTL(10*time.Second))
-		lease, err := locks.Acquire(t.Context(), "k")
-		require.NoError(t, err)
-		time.Sleep(time.Hour)
-		locks.Fail(errors.New("down"))
-		time.Sleep(10 * time.Second)
-		require.ErrorIs(t, lease.Err(), mongolock.ErrLost, "ten seconds later")
-	})
+	for name, opts := range map[string][]mongolock.ClientOption{"renewed by itself": nil, "under a session": {mongolock.WithSession()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				locks := mongolocktest.New(t, append(opts, mongolock.TTL(10*time.Second))...)
+				lease, err := locks.Acquire(t.Context(), "k")
+				require.NoError(t, err)
+				time.Sleep(time.Hour)
+				locks.Fail(errors.New("down"))
+				time.Sleep(10 * time.Second)
+				require.ErrorIs(t, lease.Err(), mongolock.ErrLost, "ten seconds later")
+			})
+		})
+	}
 }
 
 func TestAWaiterSurvivesAFailure(t *testing.T) {
