@@ -11,7 +11,7 @@ import (
 // An Op names a kind of call.
 type Op string
 
-// The operations of a Store and of a Feed.
+// The operations of a Store, of a LimitSetter, of Sessions and of a Feed.
 const (
 	OpAcquire  Op = "acquire"
 	OpRenew    Op = "renew"
@@ -21,10 +21,16 @@ const (
 	OpUndo     Op = "undo"
 	OpBreak    Op = "break"
 	OpSetLimit Op = "set limit"
-	OpLook     Op = "look"
-	OpList     Op = "list"
-	OpNotify   Op = "notify"
-	OpWatch    Op = "watch" // the opening of a watch
+
+	OpBeginSession Op = "begin session"
+	OpRenewSession Op = "renew session"
+	OpEndSession   Op = "end session"
+	OpSweep        Op = "sweep"
+
+	OpLook   Op = "look"
+	OpList   Op = "list"
+	OpNotify Op = "notify"
+	OpWatch  Op = "watch" // the opening of a watch
 )
 
 // Faulty is a store over a flaky network: it passes calls to the real store, counts
@@ -38,7 +44,7 @@ const (
 //	up := f.Down()                                      // everything, the feed too
 //
 // It is a Feed and a LimitSetter whatever it wraps. Over a store that is not, their calls answer
-// errors.ErrUnsupported.
+// errors.ErrUnsupported. It has Sessions if what it wraps has them (store.SessionsOf).
 type Faulty struct {
 	store.Store // the real store; calls on it directly meet no fault
 
@@ -69,8 +75,13 @@ func NewFaulty(s store.Store) *Faulty {
 	}
 }
 
-// Unwrap returns the real store.
-func (f *Faulty) Unwrap() store.Store { return f.Store }
+// Unwrap returns the real store, whose Sessions meet faults too.
+func (f *Faulty) Unwrap() store.Store {
+	if real := store.SessionsOf(f.Store); real != nil {
+		return &faultySessions{f.Store, f, real}
+	}
+	return f.Store
+}
 
 // Next injects a fault into the next n calls of these operations, or of any operation
 // if none is named. Earlier calls of Next are used up first.
