@@ -2,6 +2,7 @@ package pathlock_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,6 +56,11 @@ var dataClaims = []claim{
 		other := e.called(e.name + "/other")
 		if _, err := other.Lock(e.ctx(), ask("/a")); err != nil {
 			e.Errorf("a lock in another tree is in the way: %v", err)
+		}
+		leave, cancel := context.WithTimeout(e.ctx(), short) // a word that it waits
+		defer cancel()
+		if _, err := e.tree.LockWait(leave, ask("/a")); !errors.Is(err, pathlock.ErrConflict) {
+			e.Error(err)
 		}
 		for _, token := range []string{l.Token, e.name} {
 			_, short := other.Refresh(e.ctx(), token, time.Second)

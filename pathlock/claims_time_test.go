@@ -98,6 +98,28 @@ var timeClaims = []claim{
 			e.Error(err)
 		}
 	}},
+	{"ARenewalOfAHoldDoesNotShortenTheTime", func(e *env) {
+		l := e.lock(ask("/a"))
+		h, err := e.other.Resume(e.ctx(), l)
+		if err != nil {
+			e.Fatal(err)
+		}
+		for _, timeout := range []time.Duration{time.Hour, pathlock.Infinite} {
+			longer, err := e.tree.Refresh(e.ctx(), l.Token, timeout)
+			if err != nil {
+				e.Fatal(err)
+			}
+			if err := h.Renew(e.ctx()); err != nil {
+				e.Error(err)
+			}
+			if found := e.find(l.Token); found.Timeout != timeout || found.ExpireAt.Before(longer.ExpireAt) {
+				e.Errorf("%+v became %+v", longer, found)
+			}
+		}
+		if err := h.Release(); err != nil {
+			e.Error(err)
+		}
+	}},
 	{"AReleasedLockIsNotRevived", func(e *env) {
 		l := e.lock(ask("/a"))
 		if err := e.tree.Release(e.ctx(), l.Token); err != nil {

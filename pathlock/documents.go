@@ -66,7 +66,7 @@ func (d documents) lock(ctx context.Context, r Request, l Lock, w *waiter) outco
 	})
 }
 
-func (d documents) refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome {
+func (d documents) refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome {
 	var was time.Time
 	var wrote Lock
 	o := d.update(ctx, func(doc *document, now interval) (edit, outcome) {
@@ -79,9 +79,7 @@ func (d documents) refresh(ctx context.Context, token string, timeout time.Durat
 		}
 		was = old.ExpireAt
 		l := old.copied()
-		if timeout != 0 {
-			l.Timeout = timeout
-		}
+		l.restart(timeout, least)
 		l.ExpireAt, l.moved = now.end(l.Timeout), 0
 		wrote = l
 		e := doc.begin(now)

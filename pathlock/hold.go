@@ -230,9 +230,9 @@ func (h *Hold) Renew(ctx context.Context) error {
 		return err
 	}
 	sent := h.tree.clock.Now()
-	// By the lock's own timeout, whatever this process's limits are: a shorter one would move its end
-	// to before the deadline.
-	l, err := h.tree.refresh(ctx, h.Lock.Token, h.Lock.Timeout)
+	// By the lock's own timeout, whatever this process's limits are: a shorter one would move its end to
+	// before the deadline. If another process has given it a longer one, that stays.
+	l, err := h.tree.refresh(ctx, h.Lock.Token, h.Lock.Timeout, true)
 	switch {
 	case errors.Is(err, ErrUnknownToken):
 		h.lose("the path is no longer held by it")

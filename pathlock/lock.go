@@ -78,6 +78,13 @@ func (l Lock) Covers(path string) bool {
 	return l.Path == path || l.Depth == Infinity && below(path, l.Path)
 }
 
+// restart gives the lock the timeout of a refresh: see treeStore.
+func (l *Lock) restart(timeout time.Duration, least bool) {
+	if timeout != 0 && !(least && (l.Timeout == Infinite || timeout != Infinite && timeout < l.Timeout)) {
+		l.Timeout = timeout
+	}
+}
+
 // live reports whether the lock has not run out at a time of the storage's clock.
 func (l *Lock) live(now time.Time) bool { return l.ExpireAt.IsZero() || l.ExpireAt.After(now) }
 

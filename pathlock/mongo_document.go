@@ -68,7 +68,6 @@ var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // A record is the document of a lock as it was read.
 type record struct {
 	Lock
-	tree           string
 	state          string
 	until          time.Time
 	ttl            time.Duration
@@ -94,7 +93,6 @@ func readRecord(raw bson.Raw) (r record, err error) {
 		s, _ := raw.Lookup(field).StringValueOK()
 		return s
 	}
-	r.tree = text(fieldTree)
 	date := func(field string) time.Time {
 		t, _ := mongobase.Time(raw.Lookup(field))
 		return t
@@ -151,7 +149,6 @@ func (r *record) encoded(tree string) bson.D {
 // only the locks that it may conflict with. A lock has one number for its path (on), and one
 // for each path above it (under). Paths with equal hashes are told apart by the path in the
 // document.
-// path in the document.
 const (
 	bitShared   = 1
 	bitInfinity = 2

@@ -95,6 +95,9 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 			told = true
 			continue
 		}
+		if tree, is := cursor.Current().Lookup(fieldTree).StringValueOK(); is && tree != m.name {
+			continue // the token, or its words, of another tree
+		}
 		r, err := readRecord(cursor.Current())
 		if err != nil {
 			return s, err

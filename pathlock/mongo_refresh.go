@@ -25,7 +25,7 @@ const quickly = callBound + time.Second
 
 // refresh restarts a lock's time: by one command if its timeout is given and it has some
 // time left, and otherwise by a find and a compare-and-swap.
-func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome {
+func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
@@ -34,7 +34,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		return outcome{fault: mongoerr.NotApplied(err)}
 	}
 	if (timeout == Infinite || timeout > quickly) && m.base.Bearing().Sure {
-		if o, done := m.refreshAtOnce(ctx, token, timeout); done {
+		if o, done := m.refreshAtOnce(ctx, token, timeout, least); done {
 			return o
 		}
 	}
@@ -46,9 +46,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		case left(): // this swap could undo a later request of the caller
 			return outcome{fault: errLeft}
 		}
-		if timeout != 0 {
-			r.Timeout = timeout
-		}
+		r.restart(timeout, least)
 		if o, done := m.refreshSeen(ctx, r); done {
 			return o
 		}
@@ -63,8 +61,9 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 
 // refreshAtOnce extends a lock that has more than quickly left. done is false if there is no
 // such lock, or if the lock was to last longer than the new time: shortening it needs a
-// compare-and-swap, because a command that comes late must never shorten it.
-func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout time.Duration) (o outcome, done bool) {
+// compare-and-swap, because a command that comes late must never shorten it. With least set done is
+// false, too, if the lock has another timeout.
+func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout time.Duration, least bool) (o outcome, done bool) {
 	by := m.base.Bearing()
 	now := clockOf(by)
 	l := Lock{Timeout: timeout, ExpireAt: now.end(timeout)}
@@ -72,6 +71,9 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
 		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest.Add(quickly)}}},
 		{Key: fieldEpoch, Value: by.Epoch},
+	}
+	if least {
+		filter = append(filter, bson.E{Key: fieldTimeout, Value: int64(timeout)})
 	}
 	reply, err := m.base.Modify(ctx, m.base.Durable, filter, bson.D{
 		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: mongobase.Millis(timeout)}}},
@@ -148,9 +150,6 @@ func (m *mongoTree) alive(ctx context.Context, token string) (*record, outcome) 
 	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
 	if err != nil {
 		return nil, outcome{fault: err}
-	}
-	if len(s.records) > 0 && s.records[0].tree != m.name {
-		return nil, outcome{err: ErrUnknownToken}
 	}
 	if len(s.records) == 0 || s.records[0].state != stateGranted || m.lapsed(&s.records[0]) {
 		return nil, outcome{err: ErrUnknownToken}

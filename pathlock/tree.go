@@ -113,7 +113,8 @@ func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w *wa
 
 // Refresh restarts a lock's time, and changes nothing else of it. The new time is what the
 // tree's limits pick from timeouts, or without any the lock's own. A lock that has run out is
-// not revived: the error is ErrUnknownToken.
+// not revived: the error is ErrUnknownToken. Do not shorten the time of a lock that a Hold has, in any
+// process: the Hold does not learn of it, and trusts the time that it knows.
 func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Duration) (Lock, error) {
 	if err := checkTimeouts("timeouts", timeouts); err != nil {
 		return Lock{}, err
@@ -122,15 +123,15 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 	if len(timeouts) > 0 {
 		picked = t.limits.pick(timeouts)
 	}
-	return t.refresh(ctx, token, picked)
+	return t.refresh(ctx, token, picked, false)
 }
 
-// refresh restarts a lock's time; a timeout of 0 stands for the lock's own.
-func (t *Tree) refresh(ctx context.Context, token string, timeout time.Duration) (Lock, error) {
+// refresh restarts a lock's time, as that of a treeStore does.
+func (t *Tree) refresh(ctx context.Context, token string, timeout time.Duration, least bool) (Lock, error) {
 	ctx, end := t.observe(ctx, mongolock.OpRenew, t.name, "")
 	left := func() bool { return ctx.Err() != nil }
 	l, err := t.write(ctx, func(ctx context.Context) outcome {
-		return t.store.refresh(t.count(ctx, callRefresh), token, timeout, left)
+		return t.store.refresh(t.count(ctx, callRefresh), token, timeout, least, left)
 	}).answer()
 	end(lost(err))
 	return l, err

@@ -30,10 +30,10 @@ type treeStore interface {
 	// unreserve removes a waiter's reservation.
 	unreserve(ctx context.Context, id string) outcome
 
-	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own. It begins
-	// nothing once the caller has left, because the caller may have asked again: between a look
+	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own, and so does a
+	// shorter one with least set. It begins nothing once the caller has left, because the caller may have asked again: between a look
 	// and the write that rests on it, it calls left.
-	refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome
+	refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome
 
 	// release removes a lock.
 	release(ctx context.Context, token string) outcome
