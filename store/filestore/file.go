@@ -28,6 +28,7 @@ type change int
 const (
 	leave change = iota // nothing
 	write               // replace it by the record
+	admit               // the same, with one more holder, if there is room
 	remove
 )
 
@@ -63,7 +64,7 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 		if failed != nil {
 			return fault(failed, false)
 		}
-		if len(text) > maxRecord && len(text) > seen.size && answer == nil {
+		if what == admit && len(text) > maxRecord && len(text) > seen.size {
 			return fmt.Errorf("%w: %q would have %d bytes", store.ErrTooLarge, key, len(text))
 		}
 		applied, err = lock.Write(name, text)

@@ -88,7 +88,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (g store.Grant, err 
 		}
 		rec.admit(now, c)
 		g, err = s.grant(ctx, rec, now, c)
-		return write, err
+		return admit, err
 	})
 	if err != nil {
 		return store.Grant{}, err

@@ -1,0 +1,44 @@
+package filestore_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A renewal's dates have more digits than those of the grant, at a whole second. The refusal of a renewal would end the lease.
+func TestAFullRecordRefusesFurtherHoldersAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, ctx := disktest.InMemory(t), t.Context()
+		s := open(t, dir)
+		claim := func(id string, note int) store.Claim {
+			ref := store.Ref{Key: "shared", ID: id, Mode: store.Shared}
+			return store.Claim{Ref: ref, TTL: time.Minute, Note: strings.Repeat("n", note)}
+		}
+		const most, small = 8 << 20, 1000
+		first := claim("first", small)
+		_, err := s.Acquire(ctx, first)
+		require.NoError(t, err)
+		file, err := os.Stat(filepath.Join(dir, hostfile.Name("shared")))
+		require.NoError(t, err)
+		require.NoError(t, s.Release(ctx, []store.Ending{{Ref: first.Ref}})[0].Err)
+
+		_, err = s.Acquire(ctx, claim("first", small+most-int(file.Size())))
+		require.NoError(t, err, "a record of exactly the most")
+		time.Sleep(123456789)
+		_, err = s.Acquire(ctx, claim("second", 0))
+		assert.ErrorIs(t, err, store.ErrTooLarge)
+		assert.NoError(t, s.Renew(ctx, []store.Renewal{{Ref: first.Ref, TTL: time.Minute}})[0].Err, "renewal")
+		assert.NoError(t, s.Release(ctx, []store.Ending{{Ref: first.Ref, Keep: time.Hour}})[0].Err, "release for later")
+	})
+}
