@@ -42,3 +42,16 @@ func TestAFullRecordRefusesFurtherHoldersAndNothingElse(t *testing.T) {
 		assert.NoError(t, s.Release(ctx, []store.Ending{{Ref: first.Ref, Keep: time.Hour}})[0].Err, "release for later")
 	})
 }
+
+// A volume has a directory lost+found at its root.
+func TestAListPassesOverWhatIsNoKeysFile(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	s := open(t, dir)
+	_, err := s.Acquire(t.Context(), mine("k"))
+	require.NoError(t, err)
+	for status, err := range s.List(t.Context(), "") {
+		require.NoError(t, err)
+		assert.Equal(t, "k", status.Key)
+	}
+}

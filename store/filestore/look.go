@@ -62,6 +62,7 @@ func (s *Store) list(ctx context.Context, prefix string) ([]store.Status, error)
 	if err != nil {
 		return nil, fault(err, false)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return len(name) != len(hostfile.Name("")) }) // no key's: some cannot be read
 	var all []store.Status
 	for _, name := range names {
 		if err := ended(ctx); err != nil {
@@ -73,7 +74,7 @@ func (s *Store) list(ctx context.Context, prefix string) ([]store.Status, error)
 		}
 		rec, err := parse(text)
 		if err != nil || hostfile.Name(rec.Key) != name || !strings.HasPrefix(rec.Key, prefix) {
-			continue // foreign, the file of tokens, or removed meanwhile
+			continue // foreign, or removed meanwhile
 		}
 		now, _ := s.clock.now(rec)
 		all = append(all, rec.status(now))
