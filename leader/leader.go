@@ -79,10 +79,10 @@ type Candidate struct {
 
 	mu      sync.Mutex // protects what follows; never held across a call
 	running bool
-	lease   *mongolock.Lease        // of the term
-	recall  context.CancelCauseFunc // ends the term's work
-	over    chan struct{}           // closed when the key is given back
-	told    time.Time               // when fn was told to stop; zero: it was not, or does not run
+	lease   *mongolock.Lease // of the term
+	resign  func()           // ends the term's work; nil: there is no term
+	over    chan struct{}    // closed when the key is given back
+	told    time.Time        // when fn was told to stop; zero: it was not, or does not run
 }
 
 // New makes a Candidate. It sends nothing yet. All options are checked together.
@@ -172,7 +172,14 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 	}
 	parent, recall := context.WithCancelCause(base)
 	defer recall(nil)
+	resign := func() { recall(ErrResigned) }
 	if c.await > 0 {
+		resign = sync.OnceFunc(func() {
+			go func() { // ends with the term
+				c.successor(lease)
+				recall(ErrResigned)
+			}()
+		})
 		defer context.AfterFunc(ctx, func() {
 			c.successor(lease)
 			recall(context.Cause(ctx))
@@ -186,13 +193,13 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		watch.Go(func() { c.makeRoom(looking, lease, recall) })
 	}
 	c.mu.Lock()
-	c.lease, c.recall, c.over = lease, recall, over
+	c.lease, c.resign, c.over = lease, resign, over
 	c.mu.Unlock()
 	defer func() {
 		stopLooking()
 		watch.Wait()
 		c.mu.Lock()
-		c.lease, c.recall, c.over = nil, nil, nil
+		c.lease, c.resign, c.over = nil, nil, nil
 		c.mu.Unlock()
 		if failed := lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
 			c.logger.Warn("leader: the key is not released yet, retrying in the background", "key", c.key, "error", failed)
@@ -208,7 +215,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 	err = c.lead(parent, lease, fn)
 	switch {
 	case ctx.Err() != nil:
-		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) || errors.Is(err, ErrResigned) || c.await > 0 && errors.Is(err, context.Canceled) {
+		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) || cutShort(err) {
 			err = nil // fn stopped because it was told to
 		}
 		return false, err
@@ -342,19 +349,12 @@ func (c *Candidate) makeRoom(term context.Context, lease *mongolock.Lease, recal
 // ends; at once if this process does not lead. With AwaitSuccessor the term ends only then.
 func (c *Candidate) Resign(ctx context.Context) error {
 	c.mu.Lock()
-	recall, over, lease := c.recall, c.over, c.lease
+	resign, over := c.resign, c.over
 	c.mu.Unlock()
-	if recall == nil {
+	if resign == nil {
 		return nil
 	}
-	if c.await > 0 {
-		go func() {
-			c.successor(lease)
-			recall(ErrResigned)
-		}()
-	} else {
-		recall(ErrResigned)
-	}
+	resign()
 	select {
 	case <-over:
 		return nil

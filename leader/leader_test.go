@@ -206,6 +206,23 @@ func TestRunReturnsTheErrorOfAFunctionThatReturnsWhileItLeads(t *testing.T) {
 	})
 }
 
+func TestRunReturnsNoErrorIfItsContextEndsWhileWorkWhoseLeaseIsLostReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{Store: memstore.New()}
+		client, err := mongolock.NewWithStore(l)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		err = leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
+			l.cut.Store(true)
+			<-ctx.Done()
+			cancel()
+			return context.Cause(ctx)
+		})
+		assert.NoError(t, err)
+		_ = client.Close()
+	})
+}
+
 func TestAPanicReleasesTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := mongolock.NewWithStore(memstore.New())
@@ -325,6 +342,49 @@ func TestWatchSeesThatALeaderDiedWhenItsLeaseRunsOut(t *testing.T) {
 		if assert.Len(t, w.seen, 2) {
 			assert.Contains(t, w.seen[1], `"" <nil> 1m`)
 		}
+		one.end(t)
+		assert.NoError(t, client.Close())
+	})
+}
+
+// failing fails some looks.
+type failing struct {
+	*mongolock.Client
+	down atomic.Bool
+}
+
+func (f *failing) Inspect(ctx context.Context, key string) (mongolock.Status, error) {
+	if f.down.Load() {
+		return mongolock.Status{}, errCut
+	}
+	return f.Client.Inspect(ctx, key)
+}
+
+func TestAfterAnErrorWatchSaysAgainWhoLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		one := newProcess(t, s, "one", nil)
+		client, err := mongolock.NewWithStore(s)
+		require.NoError(t, err)
+		in := &failing{Client: client}
+		ctx, cancel := context.WithCancel(t.Context())
+		var w watched
+		done := make(chan struct{})
+		go func() { defer close(done); w.watch(ctx, in) }()
+		synctest.Wait()
+		in.down.Store(true)
+		for len(w.seen) < 3 {
+			time.Sleep(time.Second)
+		}
+		in.down.Store(false)
+		time.Sleep(10 * time.Second)
+		cancel()
+		<-done
+		require.Len(t, w.seen, 4)
+		assert.Contains(t, w.seen[0], `"one" <nil>`)
+		assert.Contains(t, w.seen[1], errCut.Error())
+		assert.Contains(t, w.seen[2], errCut.Error())
+		assert.Contains(t, w.seen[3], `"one" <nil>`)
 		one.end(t)
 		assert.NoError(t, client.Close())
 	})

@@ -130,6 +130,32 @@ func TestResignWaitsForASuccessor(t *testing.T) {
 	})
 }
 
+// One that is told to resign every second, as by a health check, looks no more often than one that is told once.
+func TestASuccessorIsLookedForOnceHoweverOftenALeaderResigns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := mongolock.NewWithStore(memstore.New())
+		require.NoError(t, err)
+		in := &counting{Client: client}
+		c, err := leader.New(in, "billing", leader.AwaitSuccessor(time.Hour))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		over := make(chan error)
+		go func() {
+			over <- c.Run(ctx, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); cancel(); return ctx.Err() })
+		}()
+		synctest.Wait()
+		for range 20 {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			require.ErrorIs(t, c.Resign(short), context.DeadlineExceeded)
+			cancel()
+		}
+		assert.LessOrEqual(t, in.looks.Load(), int32(210), "looks in 20 s, of which one is made every 100 ms")
+		require.NoError(t, <-over)
+		require.NoError(t, client.Close())
+	})
+}
+
 func TestAProcessThatIsNotReadyDoesNotStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := memstore.New()

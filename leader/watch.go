@@ -60,8 +60,8 @@ func look(ctx context.Context, in Inspector, key string) (Leader, time.Duration,
 }
 
 // Watch yields the process that leads, now and whenever that changes, until ctx ends or the
-// caller stops. If a look fails it yields the error and goes on: until the next look it does
-// not know which process leads. Changes that follow each other closely may be seen as one.
+// caller stops. If a look fails it yields the error and goes on: it does not know which process leads, and
+// yields that at the next look that succeeds. Changes that follow each other closely may be seen as one.
 //
 // A change is seen with its notice, at once. Without a feed, the end of a term is seen when its
 // lease would have run out, and the next leader within a second.
@@ -79,7 +79,7 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 		defer feed.Close()
 		var last Leader
 		pause := pollLeast
-		for first := true; ; {
+		for first := true; ; { // or the first since an error
 			is, left, err := look(ctx, in, key)
 			switch {
 			case ctx.Err() != nil:
@@ -88,7 +88,7 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 				if !yield(Leader{}, err) || in == nil {
 					return
 				}
-				left = time.Second
+				first, left = true, time.Second
 			case first || is.ID != last.ID:
 				first, last = false, is
 				if !yield(is, nil) {
