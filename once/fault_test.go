@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
@@ -229,3 +230,40 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 }
 
 func second[V any](_ V, err error) error { return err }
+
+// The reads of the record and of its lock are two: the run ends between them.
+func TestARunThatEndsWhileItsRecordIsReadHasNotDied(t *testing.T) {
+	for name, read := range map[string]func(*testing.T, *mongo.Collection) once.Record{
+		"Look": func(t *testing.T, coll *mongo.Collection) once.Record {
+			r, err := once.Look(t.Context(), coll, name)
+			require.NoError(t, err)
+			return r
+		},
+		"List": func(t *testing.T, coll *mongo.Collection) (last once.Record) {
+			for r, err := range once.List(t.Context(), coll) {
+				require.NoError(t, err)
+				last = r
+			}
+			return last
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				var working sync.WaitGroup
+				working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(3*time.Second))) })
+				time.Sleep(time.Second) // virtual: it runs by now
+				var finds atomic.Int32
+				r := read(t, w.collection(func(c docdb.Command) (time.Duration, bool) {
+					if c.Name == "find" && finds.Add(1) == 2 {
+						return 5 * time.Second, false
+					}
+					return 0, true
+				}))
+				require.Len(t, r.Past, 1)
+				assert.Equal(t, once.Succeeded, r.Past[0].Outcome)
+				assert.True(t, r.Done)
+				working.Wait()
+			})
+		})
+	}
+}

@@ -34,21 +34,28 @@ func Look(ctx context.Context, coll *mongo.Collection, name string) (Record, err
 	return l.judged(ctx, d)
 }
 
-// judged returns the record in a document. A run in it whose lock is gone has died.
+// judged returns the record in a document. A run in it whose lock is gone has died, unless it has ended since
+// the document was read.
 func (l *ledger) judged(ctx context.Context, d *document) (Record, error) {
-	r := d.record()
-	last := len(r.Past) - 1
-	if last < 0 || r.Past[last].Outcome != Running {
-		return r, nil
+	last := len(d.Past) - 1
+	if last < 0 || d.Past[last].Outcome != Running {
+		return d.record(), nil
 	}
-	status, err := l.locks.Inspect(ctx, doclock.ID(d.Name))
+	status, err := l.locks.Inspect(ctx, doclock.ID(l.name))
 	switch {
 	case err != nil:
-		return Record{}, fmt.Errorf("once: %q: %w", d.Name, err)
-	case status.Free():
-		r.Past[last].Outcome = Died
+		return Record{}, fmt.Errorf("once: %q: %w", l.name, err)
+	case !status.Free():
+		return d.record(), nil
 	}
-	return r, nil
+	now, err := l.look(ctx)
+	if err != nil || now == nil {
+		return Record{Name: l.name}, err
+	}
+	if now.outcomeOf(d.Past[last].Token) == Running {
+		now.Past[len(now.Past)-1].Outcome = Died
+	}
+	return now.record(), nil
 }
 
 // List yields the records of a collection, by name. It passes over documents that are not of
@@ -72,6 +79,7 @@ func List(ctx context.Context, coll *mongo.Collection) iter.Seq2[Record, error] 
 			d, err := read(cursor.Current)
 			var r Record
 			if err == nil {
+				l.name = d.Name
 				r, err = l.judged(ctx, d)
 			}
 			if !yield(r, err) || err != nil {
