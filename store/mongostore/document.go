@@ -178,7 +178,7 @@ func (r record) strange(why string) record {
 func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
 	h := mongolease.Holder{Holder: store.Holder{ID: id}}
 	doc, ok := v.DocumentOK()
-	if !ok || strings.ContainsAny(id, ".$\x00") { // no filter could name it
+	if !ok || id == "" || strings.ContainsAny(id, ".$\x00") { // no filter could name it
 		return h, false
 	}
 	elements, err := doc.Elements()
