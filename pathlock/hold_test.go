@@ -271,6 +271,27 @@ func TestARenewalKeepsTheTimeoutOfALockThatTheLimitsHereDoNotAllow(t *testing.T)
 	}
 }
 
+// Two processes have one lock, and the first is no longer there when the second relies on its longer time.
+func TestARenewalLeavesALongerTimeoutAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := pathlock.InMemory()
+		one, two := treeOn(t, storage), treeOn(t, storage, pathlock.WithLimits(pathlock.Limits{Most: time.Hour}))
+		first, err := one.Hold(t.Context(), docs)
+		require.NoError(t, err)
+		_, err = two.Refresh(t.Context(), first.Lock.Token, time.Hour)
+		require.NoError(t, err)
+		second, err := two.Resume(t.Context(), first.Lock)
+		require.NoError(t, err)
+		time.Sleep(time.Minute) // the first is renewed twice
+		require.NoError(t, first.Detach())
+		time.Sleep(time.Minute)
+		require.NoError(t, second.Err())
+		_, err = one.TryHold(t.Context(), docs)
+		assert.ErrorIs(t, err, pathlock.ErrConflict, "another is granted a path that is held")
+		require.NoError(t, second.Release())
+	})
+}
+
 // A refresh on MongoDB that shortens a lock writes the timeout before the end. Its process may die
 // between the two.
 func TestAResumedLockIsTrustedNoLongerThanItsTimeout(t *testing.T) {
