@@ -155,9 +155,9 @@ func (h *holding) over(now monotonic.Moment) bool {
 }
 
 // whyOver returns the cause with which a holding ends that is over.
-func (h *holding) whyOver(now monotonic.Moment) error {
+func (h *holding) whyOver() error {
 	if h.lease != nil {
-		switch h.lease.limits.Why(now, h.storeTrusted()) {
+		switch h.lease.limits.Why(h.storeTrusted()) {
 		case term.Stall:
 			return ErrStalled
 		case term.MaxHold:
@@ -187,7 +187,7 @@ func (h *holding) expire() {
 		h.mu.Unlock()
 		return
 	}
-	cause := h.whyOver(now)
+	cause := h.whyOver()
 	h.mu.Unlock()
 	h.end(cause)
 }

@@ -142,7 +142,7 @@ func (l *Lease) glance() (err error, left time.Duration) { //nolint:revive,stati
 		return err, 0
 	}
 	if h.over(now) {
-		return h.whyOver(now), 0
+		return h.whyOver(), 0
 	}
 	return nil, max(0, h.ends().Sub(now))
 }

@@ -79,6 +79,12 @@ func (s *script) event(words []string) {
 		s.view.HeardOffer(s.now)
 	case "next":
 		s.view.HeardNext(s.now)
+	case "was-offered": // before it came
+		s.view.WasOffered(s.now)
+	case "joined":
+		assert.True(s.t, s.view.Joined)
+	case "recovered":
+		s.view.Recovered(s.now.Add(s.span(words[1])))
 	case "look":
 		s.view.Look()
 	case "away":
@@ -140,6 +146,8 @@ func (s *script) status(words []string) *store.Status {
 			}
 		case "mode":
 			st.Mode, st.Limit = store.Mode(value), 0
+		case "set":
+			st.Set, _ = strconv.Atoi(value)
 		case "limit":
 			st.Limit, _ = strconv.Atoi(value)
 		case "line":

@@ -39,7 +39,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 
 // taken reports whether somebody had the key between two looks so that it was not offered to p.
 func taken(last, s *store.Status, p store.Place) bool {
-	if last == nil || !writes(p) && last.Mode != store.Exclusive && s.Mode != store.Exclusive {
+	if !writes(p) && last.Mode != store.Exclusive && s.Mode != store.Exclusive {
 		return false
 	}
 	return !SameHolders(last, s)
@@ -79,13 +79,16 @@ func (v *View) joined(s *store.Status) (since time.Time) {
 // plan says when to ask, given what is seen.
 func (v *View) plan(s *store.Status, now monotonic.Moment) {
 	at, among := v.keep, s.Mode != store.Exclusive && !s.Free()
+	line := s.Waiting(v.Place, "")
 	switch {
 	case !v.In:
 		at = v.tryAt
 	case among && Reserves(v.Place):
 		at = v.keepAmong
-	case among && v.index > 0: // if one before us that keeps sharers out died, it does not for long
-		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == v.Place || Reserves(w.Place) && !s.Stale(w) })]
+	case among: // if one before us that keeps sharers out died, it does not for long
+		first := s.Line[slices.IndexFunc(s.Line, func(w store.Waiter) bool {
+			return w.Place == v.Place || Reserves(w.Place) && slices.Contains(line, w.Place)
+		})]
 		if first.Place != v.Place {
 			at = min(at, now.Add(first.Seen.Add(store.ReserveFor).Sub(s.Now)+again))
 		}
@@ -94,7 +97,7 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 	case v.first != "":
 		at = min(at, v.since.Add(v.delay(v.first)))
 	case left > 0 && v.index > 0:
-		at = min(at, now.Add(term.Drifted(left)+v.delay(s.Waiting(v.Place, "")[0])))
+		at = min(at, now.Add(term.Drifted(left)+v.delay(line[0])))
 	case left > 0:
 		at = min(at, now.Add(term.Drifted(left)))
 	}
@@ -146,7 +149,7 @@ func (v *View) opens(s *store.Status) time.Duration {
 		}
 		return next
 	}
-	if v.Mode != store.Permits || s.Mode != store.Permits {
+	if v.Mode != store.Permits {
 		return s.Left()
 	}
 	first := s.Waiting(v.Place, "")[0]

@@ -113,7 +113,7 @@ func Drifted(d time.Duration) time.Duration { return d + d/1000 + time.Milliseco
 // Keep is how long a key must stay taken because of a MinHold of d, if it was granted at
 // granted: d, or 0 once that time is over.
 func Keep(d time.Duration, granted, now monotonic.Moment) time.Duration {
-	if d == 0 || now.Sub(granted) >= Drifted(d) {
+	if now.Sub(granted) >= Drifted(d) {
 		return 0
 	}
 	return d
@@ -154,12 +154,12 @@ func (l Limits) Ends(trusted monotonic.Moment) monotonic.Moment {
 	return l.Trusted(trusted)
 }
 
-// Why is which limit ended a lease that is over now.
-func (l Limits) Why(now, trusted monotonic.Moment) Limit {
-	switch {
-	case l.Stall != 0 && now >= l.Stall && l.Stall <= l.Trusted(trusted):
+// Why is what ends a lease first.
+func (l Limits) Why(trusted monotonic.Moment) Limit {
+	switch l.Ends(trusted) {
+	case l.Stall:
 		return Stall
-	case l.MaxHold != 0 && now >= l.MaxHold:
+	case l.MaxHold:
 		return MaxHold
 	}
 	return Trust

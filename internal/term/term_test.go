@@ -147,10 +147,12 @@ func TestWhichLimitEndsALease(t *testing.T) {
 		{"MaxStall", term.Limits{Stall: at(time.Second)}, time.Minute, time.Second, term.Stall},
 		{"the sooner of both", term.Limits{MaxHold: at(2 * time.Second), Stall: at(time.Second)}, time.Minute, time.Second, term.Stall},
 		{"the sooner of both", term.Limits{MaxHold: at(time.Second), Stall: at(2 * time.Second)}, time.Minute, time.Second, term.MaxHold},
+		{"all at once", term.Limits{MaxHold: at(time.Second), Stall: at(time.Second)}, time.Second, time.Second, term.Stall},
+		{"MaxHold as the trust ends", term.Limits{MaxHold: at(time.Second)}, time.Second, time.Second, term.MaxHold},
 		{"trust before both", term.Limits{MaxHold: at(time.Minute), Stall: at(time.Minute)}, time.Second, time.Second, term.Trust},
 	} {
 		assert.Equal(t, at(c.ends), c.limits.Ends(at(c.trusted)), c.what)
-		assert.Equal(t, c.why, c.limits.Why(at(c.ends), at(c.trusted)), c.what)
+		assert.Equal(t, c.why, c.limits.Why(at(c.trusted)), c.what)
 		assert.Equal(t, c.limits == term.Limits{}, c.limits.None(), c.what)
 	}
 }
