@@ -83,9 +83,9 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 	var marks []mongobase.Mark
 	found := 0
 	for cursor.Next(ctx) {
-		id := cursor.Current().Lookup("_id")
+		id := cursor.Current.Lookup("_id")
 		id.Value = slices.Clone(id.Value)
-		seen := readLock(cursor.Current(), string(p.store.lock))
+		seen := readLock(cursor.Current, string(p.store.lock))
 		found++
 		if seen.Stranger != "" {
 			continue

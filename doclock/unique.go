@@ -94,7 +94,7 @@ func only(ctx context.Context, base *mongobase.Base, fields bson.D) (string, bso
 	defer cursor.Close(ctx)
 	var found []bson.RawValue
 	for cursor.Next(ctx) {
-		found = append(found, slices.Clone(cursor.Current()).Lookup("_id"))
+		found = append(found, slices.Clone(cursor.Current).Lookup("_id"))
 	}
 	switch err := cursor.Err(); {
 	case err != nil:

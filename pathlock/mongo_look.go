@@ -88,17 +88,17 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 	defer cursor.Close(ctx)
 	told, n := false, int64(0)
 	for ; cursor.Next(ctx); n++ {
-		if id, _ := cursor.Current().Lookup("_id").StringValueOK(); id == m.name {
-			if s.word, err = m.readWord(cursor.Current()); err != nil {
+		if id, _ := cursor.Current.Lookup("_id").StringValueOK(); id == m.name {
+			if s.word, err = m.readWord(cursor.Current); err != nil {
 				return s, err
 			}
 			told = true
 			continue
 		}
-		if tree, is := cursor.Current().Lookup(fieldTree).StringValueOK(); is && tree != m.name {
+		if tree, is := cursor.Current.Lookup(fieldTree).StringValueOK(); is && tree != m.name {
 			continue // the token, or its words, of another tree
 		}
-		r, err := readRecord(cursor.Current())
+		r, err := readRecord(cursor.Current)
 		if err != nil {
 			return s, err
 		}

@@ -272,7 +272,7 @@ func (w *mongoWatcher) untold(ctx context.Context, now interval) (events []Event
 	}
 	defer cursor.Close(ctx)
 	for cursor.Next(ctx) {
-		r, err := readRecord(cursor.Current())
+		r, err := readRecord(cursor.Current)
 		if err != nil {
 			return nil, err
 		}

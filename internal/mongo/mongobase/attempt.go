@@ -24,6 +24,7 @@ type Attempt struct {
 	joint   *joint            // shared with the other attempts of its bulk; nil: it is by itself
 	life    time.Duration     // an attempt of unknown outcome is kept for this long after it ends
 	expires mongoclock.Moment // that end; set by Over
+	undone  bool              // before it was begun: it stands for a claim that must no longer be made
 
 	// Twin says that a refused command may have a twin: an earlier copy that the driver gave up
 	// and that is still in a socket. It is harmless once a later write in the session was
@@ -40,8 +41,14 @@ type Attempt struct {
 	Rev int64
 }
 
-// Slow is how long a refusal takes from which on it may have left a twin behind.
-const Slow = time.Second
+const (
+	// Slow is how long a refusal takes from which on it may have left a twin behind.
+	Slow = time.Second
+
+	// undoneFor is how long it is remembered that a claim was undone before it was sent. That
+	// happens only in tests that put a network between engine and store.
+	undoneFor = time.Hour
+)
 
 var (
 	errUndone = errors.New("this claim was undone before it was made")
@@ -132,7 +139,7 @@ func (b *Base) Over(a *Attempt, certain bool) {
 }
 
 func (a *Attempt) end() {
-	if a.session != nil && (a.joint == nil || a.joint.left()) {
+	if a.session != nil && (a.joint == nil || a.joint.open.Add(-1) == 0) {
 		a.session.EndSession(context.Background()) // the session has no transaction, so nothing is sent
 	}
 }
@@ -148,34 +155,22 @@ func (a *Attempt) end() {
 func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context, *Attempt) (found bool, err error)) (settled bool, err error) {
 	a, pending := b.memory.take(id)
 	if !pending {
-		a = new(Attempt)
+		a = &Attempt{id: id, life: undoneFor, undone: true}
 	}
 	if a.joint != nil {
 		cleanUp = a.joint.undo
 	}
 	found, err := cleanUp(a.In(ctx), a)
-	settled = err == nil && (found || !pending || b.Kind().Numbers && !a.Single)
-	switch {
-	case pending:
-		b.Over(a, settled)
-	case settled && !found:
-		b.memory.undo(id)
-	}
+	settled = err == nil && (found || a.undone || b.Kind().Numbers && !a.Single)
+	b.Over(a, settled && !(a.undone && !found))
 	return settled, mongoerr.Mark(err)
 }
 
-// A memory holds the attempts of unknown outcome, by the IDs of their claims, and the IDs
-// of claims that were undone before they were sent.
+// A memory holds the attempts of unknown outcome, by the IDs of their claims.
 type memory struct {
 	mu      sync.Mutex // protects the rest; never held across a command
 	pending map[string]*Attempt
-
-	undone, undoneBefore map[string]struct{}
 }
-
-// undoneMost bounds the memory of claims undone before they were sent. That happens only in
-// tests that put a network between engine and store.
-const undoneMost = 2048
 
 func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
 	m.mu.Lock()
@@ -202,22 +197,11 @@ func (m *memory) take(id string) (*Attempt, bool) {
 	return a, ok
 }
 
-// undo remembers a claim that must no longer be made: see Undo.
-func (m *memory) undo(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.undone == nil || len(m.undone) >= undoneMost {
-		m.undone, m.undoneBefore = map[string]struct{}{}, m.undone
-	}
-	m.undone[id] = struct{}{}
-}
-
 func (m *memory) wasUndone(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, now := m.undone[id]
-	_, before := m.undoneBefore[id]
-	return now || before
+	a, ok := m.pending[id]
+	return ok && a.undone
 }
 
 // tokenEpoch is 2020-01-01: with it tokens are positive until 2088.

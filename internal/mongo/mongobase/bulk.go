@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -27,6 +28,18 @@ func (b *Base) InsertMany(ctx context.Context, documents []bson.D) (r Reply, fai
 		return nil, nil
 	})
 	return r, failed, err
+}
+
+// countBulk counts the commands of a bulk: one for each kind of write in it.
+func (b *Base) countBulk(models []mongo.WriteModel) {
+	isDelete := func(m mongo.WriteModel) bool { _, is := m.(*mongo.DeleteOneModel); return is }
+	deletes := slices.ContainsFunc(models, isDelete)
+	if deletes {
+		b.Count(Delete)
+	}
+	if !deletes || slices.ContainsFunc(models, func(m mongo.WriteModel) bool { return !isDelete(m) }) {
+		b.Count(Update)
+	}
 }
 
 // refusals returns the documents or writes of a bulk that were refused, if the error says
@@ -54,9 +67,10 @@ func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
-	result, err := b.BulkWrite(ctx, coll, models)
+	b.countBulk(models)
+	result, err := coll.BulkWrite(ctx, models, unordered)
 	if coll == b.Durable && b.lacksJournal(err) {
-		result, err = b.BulkWrite(ctx, b.Voted, models)
+		return b.Bulk(ctx, b.Voted, models)
 	}
 	if result != nil {
 		failed, err = refusals(err)

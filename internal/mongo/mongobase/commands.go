@@ -57,31 +57,6 @@ func (b *Base) Commands() map[string]uint64 {
 	return all
 }
 
-// countBulk counts the commands of a bulk: one for each kind of write in it.
-func (b *Base) countBulk(models []mongo.WriteModel) {
-	var updates, deletes bool
-	for _, m := range models {
-		switch m.(type) {
-		case *mongo.UpdateOneModel, *mongo.UpdateManyModel:
-			updates = true
-		case *mongo.DeleteOneModel:
-			deletes = true
-		}
-	}
-	if updates {
-		b.Count(Update)
-	}
-	if deletes {
-		b.Count(Delete)
-	}
-}
-
-// BulkWrite sends an unordered bulk to one of the collections.
-func (b *Base) BulkWrite(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
-	b.countBulk(models)
-	return coll.BulkWrite(ctx, models, unordered)
-}
-
 // FindMany reads documents of one of the collections.
 func (b *Base) FindMany(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOptions]) (*Cursor, error) {
 	b.Count(Find)
@@ -94,48 +69,40 @@ func (b *Base) FindMany(ctx context.Context, coll *mongo.Collection, filter bson
 
 // A Cursor is the driver's cursor, and counts its commands.
 type Cursor struct {
-	cursor *mongo.Cursor
-	base   *Base
+	*mongo.Cursor
+	base *Base
 }
 
-// Next moves on to the next document.
+// Next and TryNext are the driver's.
 func (c *Cursor) Next(ctx context.Context) bool {
-	c.base.CountNext(c.cursor)
-	return c.cursor.Next(ctx)
+	c.countNext()
+	return c.Cursor.Next(ctx)
 }
 
-// Current returns the document that the cursor stands at.
-func (c *Cursor) Current() bson.Raw { return c.cursor.Current }
+func (c *Cursor) TryNext(ctx context.Context) bool {
+	c.countNext()
+	return c.Cursor.TryNext(ctx)
+}
 
-// Left returns how many documents of the server's last answer are still to come.
-func (c *Cursor) Left() int { return c.cursor.RemainingBatchLength() }
-
-// Err returns the fault that ended the cursor.
-func (c *Cursor) Err() error { return c.cursor.Err() }
-
-// Close ends the cursor.
-func (c *Cursor) Close(ctx context.Context) { _ = c.base.CloseCursor(ctx, c.cursor) } // the server ends it by itself soon enough
+func (c *Cursor) countNext() {
+	if c.RemainingBatchLength() == 0 && c.ID() != 0 {
+		c.base.Count(GetMore)
+	}
+}
 
 // All reads what is left into a slice, and closes the cursor.
 func (c *Cursor) All(ctx context.Context) (all []bson.Raw, err error) {
 	defer c.Close(ctx)
 	for c.Next(ctx) {
-		all = append(all, slices.Clone(c.Current()))
+		all = append(all, slices.Clone(c.Current))
 	}
 	return all, c.Err()
 }
 
-// CountNext counts the command that the next step of a cursor will send, if it sends one.
-func (b *Base) CountNext(cursor *mongo.Cursor) {
-	if cursor.RemainingBatchLength() == 0 && cursor.ID() != 0 {
-		b.Count(GetMore)
+// Close ends the cursor, also at the server if it is open there.
+func (c *Cursor) Close(ctx context.Context) {
+	if c.ID() != 0 {
+		c.base.Count(KillCursors)
 	}
-}
-
-// CloseCursor ends a cursor, also at the server if it is open there.
-func (b *Base) CloseCursor(ctx context.Context, cursor *mongo.Cursor) error {
-	if cursor.ID() != 0 {
-		b.Count(KillCursors)
-	}
-	return cursor.Close(ctx)
+	_ = c.Cursor.Close(ctx) // the server ends it by itself soon enough
 }

@@ -19,7 +19,7 @@ func (b *Base) FindAll(ctx context.Context, coll *mongo.Collection, filter bson.
 	}
 	defer cursor.Close(ctx)
 	for cursor.Next(ctx) {
-		each(slices.Clone(cursor.Current()))
+		each(slices.Clone(cursor.Current))
 	}
 	return cursor.Err()
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -14,12 +14,10 @@ import (
 // outcome is unknown. One later write in the session makes the server refuse the writes of the
 // bulk that are still on their way.
 type joint struct {
-	cleanUp func(context.Context) error // sends it, in the session
-
-	mu      sync.Mutex // protects the rest; never held across a command
-	open    int        // attempts that have not ended
-	settled bool       // the clean-up was acknowledged
-	asked   *question  // the clean-up that is under way
+	cleanUp  func(context.Context) error // sends it, in the session
+	cleaning Shared                      // one at a time: a session is not safe for concurrent use
+	settled  atomic.Bool                 // the clean-up was acknowledged
+	open     atomic.Int64                // attempts that have not ended
 }
 
 // BeginMany opens the attempts of claims that are sent as one bulk, in one session and so under
@@ -41,7 +39,8 @@ func (b *Base) BeginMany(ctx context.Context, ids []string, ttl time.Duration, c
 		first.end()
 		return nil, mongoerr.NotApplied(err)
 	}
-	first.joint = &joint{cleanUp: cleanUp, open: len(ids)}
+	first.joint = &joint{cleanUp: cleanUp}
+	first.joint.open.Store(int64(len(ids)))
 	all := []*Attempt{first}
 	for _, id := range ids[1:] {
 		next := *first
@@ -51,39 +50,18 @@ func (b *Base) BeginMany(ctx context.Context, ids []string, ttl time.Duration, c
 	return all, nil
 }
 
-// left records that one of the attempts has ended, and reports whether it was the last.
-func (j *joint) left() (last bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.open--
-	return j.open == 0
-}
-
-// undo cleans up for all attempts whose outcome is unknown, unless that was done. Callers that
-// ask meanwhile share the answer: a session is not safe for concurrent use.
+// undo cleans up for all attempts whose outcome is unknown, unless that was done.
 func (j *joint) undo(ctx context.Context, _ *Attempt) (found bool, err error) {
-	j.mu.Lock()
-	q := j.asked
-	switch {
-	case j.settled:
-		j.mu.Unlock()
-		return true, nil
-	case q != nil:
-		j.mu.Unlock()
-		select {
-		case <-q.answered:
-			return q.err == nil, q.err
-		case <-ctx.Done():
-			return false, ctx.Err()
+	err = j.cleaning.Ask(ctx, func(ctx context.Context) error {
+		if j.settled.Load() {
+			return nil
 		}
-	}
-	q = &question{answered: make(chan struct{})}
-	j.asked = q
-	j.mu.Unlock()
-	q.err = j.cleanUp(ctx)
-	j.mu.Lock()
-	j.settled, j.asked = q.err == nil, nil
-	j.mu.Unlock()
-	close(q.answered)
-	return q.err == nil, q.err
+		if err := ctx.Err(); err != nil { // another caller may be asking
+			return err
+		}
+		err := j.cleanUp(ctx)
+		j.settled.Store(err == nil)
+		return err
+	})
+	return err == nil, err
 }

@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/traps"
 )
 
@@ -182,16 +181,11 @@ type answer struct {
 }
 
 func (b *Base) ask(ctx context.Context) (a answer, err error) {
-	ctx = Bare(ctx)
-	db := b.Soft.Database()
 	a.sent = b.Clock.Now()
 	b.Count(Hello)
-	reply, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
-	old := mongoerr.ClassOf(err) == mongoerr.NoCommand // 4.4.0 and 4.4.1
+	reply, old, err := traps.Hello(Bare(ctx), b.Soft.Database())
 	if old {
-		a.sent = b.Clock.Now()
 		b.Count(Hello)
-		reply, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 	}
 	if err != nil {
 		return answer{}, err
@@ -203,34 +197,23 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	if deposed(reply) {
 		return answer{}, errors.New("the server that answers is no primary any more")
 	}
-	if isRouter(reply) {
+	facts := traps.Met(reply, old)
+	if facts.Router {
 		b.Clock.ObserveForWriting(a.server, a.sent)
 	} else {
 		jumped := b.Clock.Surprised(a.server, a.sent, stepSeen)
 		b.Clock.Observe(a.server, a.sent)
 		a.epoch, a.elections, a.known = epochOf(reply)
 		var stepped bool
-		if a.sure, stepped = b.epochs.heard(a, jumped); stepped {
-			b.stepped()
+		a.sure, stepped = b.epochs.heard(a, jumped)
+		if to := b.log.Load(); stepped && to != nil { // or this machine slept unnoticed
+			to.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it", "collection", b.Soft.Name())
 		}
 	}
 	if b.kind.Load() != nil {
 		return a, nil
 	}
-	return a, b.meet(ctx, reply, old)
-}
-
-// stepped records that the server's clock jumped within one election, or that this machine
-// slept unnoticed.
-func (b *Base) stepped() {
-	if to := b.log.Load(); to != nil {
-		to.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it", "collection", b.Soft.Name())
-	}
-}
-
-func isRouter(hello bson.Raw) bool {
-	kind, _ := hello.Lookup("msg").StringValueOK()
-	return kind == "isdbgrid"
+	return a, b.meet(ctx, reply, facts)
 }
 
 // deposed reports whether the answer comes from a member that stepped down: its clock is not
@@ -246,11 +229,8 @@ func deposed(hello bson.Raw) bool {
 
 // meet records the server's kind from the first hello, or refuses a server that cannot
 // hold locks.
-func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
-	_, member := hello.Lookup("setName").StringValueOK()
-	k := &Kind{Router: isRouter(hello)}
-	k.Set = k.Router || member
-	k.Sessions = hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
+func (b *Base) meet(ctx context.Context, hello bson.Raw, facts traps.Facts) error {
+	k := &Kind{Router: facts.Router, Set: !facts.Standalone, Sessions: !facts.NoSessions}
 	k.Numbers = k.Sessions && b.retries && k.Set
 	_, primary := hello.Lookup("electionId").ObjectIDOK()
 	wire, _ := hello.Lookup("maxWireVersion").AsInt64OK()
@@ -260,7 +240,6 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
 			return err
 		}
 	}
-	facts := traps.Met(hello, old)
 	b.facts.Store(&facts)
 	b.kind.Store(k)
 	return nil

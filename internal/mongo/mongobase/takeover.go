@@ -2,8 +2,8 @@ package mongobase
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +62,16 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 		}
 	}
 	if len(doubtful) > 0 && drawn != nil {
-		return over, judgeDrawn(ctx, doubtful, drawn, over)
+		for _, h := range doubtful { // rule 3 by the clock of the shard that has the document
+			at, err := drawn(ctx, h)
+			if err != nil {
+				return over, err
+			}
+			if h.LongPast(at) || h.LetGo(at) {
+				over[h.ID] = true
+			}
+		}
+		return over, nil
 	}
 	if !ask || b.Kind().Router {
 		return over, nil
@@ -82,20 +91,6 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 // Drawn returns the time of the shard that has a holder's document: it writes the time there.
 // It is zero if the document is gone.
 type Drawn func(ctx context.Context, of Mark) (time.Time, error)
-
-// judgeDrawn is rule 3 by the clock of the shard that has the document.
-func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[string]bool) error {
-	for _, h := range holders {
-		at, err := drawn(ctx, h)
-		if err != nil {
-			return err
-		}
-		if !at.IsZero() && (h.LongPast(at) || h.LetGo(at)) {
-			over[h.ID] = true
-		}
-	}
-	return nil
-}
 
 // LongPast reports whether a holder is over by rule 3 at that time.
 func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
@@ -144,12 +139,12 @@ func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []
 	b.sights.mu.Lock()
 	last := b.sights.keys[key]
 	b.sights.mu.Unlock()
-	if last == nil {
+	if len(last.holders) == 0 {
 		return nil, nil
 	}
-	holders := make([]Mark, len(last.holders))
-	for i, h := range last.holders {
-		holders[i] = h.Mark
+	var holders []Mark
+	for _, id := range slices.Sorted(maps.Keys(last.holders)) {
+		holders = append(holders, last.holders[id].Mark)
 	}
 	which, err := b.Judge(ctx, key, holders, last.looked, last.looked, drawn)
 	for _, h := range holders {
@@ -166,25 +161,21 @@ func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []
 func (b *Base) Beat() int64 { return beats.Add(1) }
 
 // beats has the last number that Base.Beat returned.
-var beats = startingNow()
+var beats atomic.Int64
 
-func startingNow() *atomic.Int64 {
-	n := new(atomic.Int64)
-	n.Store(time.Now().UnixNano())
-	return n
-}
+func init() { beats.Store(time.Now().UnixNano()) }
 
 // sights remembers since when the holders of a key have shown the same beats. The zero value is
 // ready for use.
 type sights struct {
 	mu      sync.Mutex // protects the rest; never held across a command
-	keys    map[string]*sight
+	keys    map[string]sight
 	sweepAt int
 }
 
 type sight struct {
 	looked  mongoclock.Moment
-	holders []silent // ordered by ID
+	holders map[string]silent // by ID
 }
 
 type silent struct {
@@ -205,16 +196,12 @@ func (s *sights) saw(key string, holders []Mark, at mongoclock.Moment) {
 		delete(s.keys, key)
 		return
 	}
-	now := &sight{looked: at, holders: make([]silent, len(holders))}
-	for i, h := range holders {
-		now.holders[i] = silent{h, at}
-		if since, same := before.since(h); same {
-			now.holders[i].since = min(since, at)
-		}
+	now := sight{at, make(map[string]silent, len(holders))}
+	for _, h := range holders {
+		now.holders[h.ID] = silent{h, min(before.since(h, at), at)}
 	}
-	slices.SortFunc(now.holders, func(a, b silent) int { return byID(a, b.ID) })
 	if s.keys == nil {
-		s.keys = map[string]*sight{}
+		s.keys = map[string]sight{}
 	}
 	s.keys[key] = now
 	s.sweep(at)
@@ -244,26 +231,13 @@ func (s *sights) sweep(now mongoclock.Moment) {
 func (s *sights) still(key string, h Mark, now mongoclock.Moment) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since, same := s.keys[key].since(h)
-	if !same {
-		return 0
-	}
-	return max(0, now.Sub(since))
+	return max(0, now.Sub(s.keys[key].since(h, now)))
 }
 
-func (s *sight) since(h Mark) (mongoclock.Moment, bool) {
-	if s == nil {
-		return 0, false
+// since returns when a holder was first seen with its present beat: now, if it was not.
+func (s sight) since(h Mark, now mongoclock.Moment) mongoclock.Moment {
+	if old, seen := s.holders[h.ID]; seen && old.Beat == h.Beat {
+		return old.since
 	}
-	if i, found := s.find(h.ID, byID); found && s.holders[i].Beat == h.Beat {
-		return s.holders[i].since, true
-	}
-	return 0, false
+	return now
 }
-
-// find returns the place of a holder: a key may have ten thousand.
-func (s *sight) find(id string, compare func(silent, string) int) (int, bool) {
-	return slices.BinarySearchFunc(s.holders, id, compare)
-}
-
-func byID(h silent, id string) int { return strings.Compare(h.ID, id) }

@@ -141,7 +141,7 @@ func (f *Feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Not
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = f.base.CloseCursor(ctx, cursor) // the server soon ends it by itself
+			cursor.Close(ctx)
 		}()
 		if !yield(store.Notice{}, nil) {
 			return
@@ -174,10 +174,9 @@ func (f *Feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Not
 // next moves the cursor one step, within a bound of its own: with a client's shorter default
 // timeout the driver would refuse to wait at all. It returns an error for a cursor that the
 // server has closed.
-func (f *Feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
+func (f *Feed) next(ctx context.Context, cursor *mongobase.Cursor, bound time.Duration) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	f.base.CountNext(cursor)
 	if cursor.TryNext(ctx) {
 		return true, nil
 	}
@@ -204,7 +203,7 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 	return n, n.Topic != "" && n.Kind != kindSeed
 }
 
-func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
+func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
 	if _, err := f.base.Read(ctx); err != nil { // this also finds out which server it is
@@ -236,7 +235,7 @@ func (f *Feed) refuseFerret(ctx context.Context) error {
 }
 
 // open puts a cursor at the end of the collection.
-func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
+func (f *Feed) open(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)
 	}
@@ -250,13 +249,14 @@ func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 			return nil, noFeed(err)
 		}
 	}
-	if cursor.RemainingBatchLength() == 0 && !cursor.TryNext(ctx) && cursor.Err() == nil && cursor.ID() != 0 {
+	if cursor.RemainingBatchLength() == 0 && !cursor.Cursor.TryNext(ctx) && cursor.Err() == nil && cursor.ID() != 0 {
 		return cursor, nil // the find was the first step: that sent no command
 	}
 	for {
 		more, err := f.next(ctx, cursor, slack)
 		if err != nil {
-			return nil, errors.Join(err, f.base.CloseCursor(ctx, cursor))
+			cursor.Close(ctx)
+			return nil, err
 		}
 		if !more {
 			return cursor, nil
@@ -264,7 +264,6 @@ func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	}
 }
 
-func (f *Feed) tail(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
-	f.base.Count(mongobase.Find)
-	return f.coll.Find(ctx, filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+func (f *Feed) tail(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
+	return f.base.FindMany(ctx, f.coll, filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 }

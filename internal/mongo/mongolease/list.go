@@ -39,11 +39,11 @@ func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context
 		var keys []string
 		var batch []R
 		for cursor.Next(ctx) {
-			key, seen := read(cursor.Current())
+			key, seen := read(cursor.Current)
 			if key != "" && seen.Foreign() == nil && strings.HasPrefix(key, prefix) {
 				keys, batch = append(keys, key), append(batch, seen)
 			}
-			if cursor.Left() > 0 {
+			if cursor.RemainingBatchLength() > 0 {
 				continue
 			}
 			var learned mongoclock.Moment

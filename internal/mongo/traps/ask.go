@@ -42,8 +42,14 @@ func Hello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool, e
 
 // Met returns the facts that a server's hello tells. old says that it was isMaster.
 func Met(hello bson.Raw, old bool) Facts {
-	f := Facts{NoHello: old}
-	f.hello(hello)
+	kind, _ := hello.Lookup("msg").StringValueOK()
+	_, member := hello.Lookup("setName").StringValueOK()
+	f := Facts{NoHello: old, Router: kind == "isdbgrid", Hosts: texts(hello.Lookup("hosts"))}
+	f.Standalone = !member && !f.Router
+	f.NoSessions = !hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
+	// This holds until the configuration tells more. A passive member may have no vote: then
+	// too few are seen as missing, and no warning is false.
+	f.Voting, f.Arbiters = len(f.Hosts)+len(texts(hello.Lookup("passives"))), len(texts(hello.Lookup("arbiters")))
 	return f
 }
 
@@ -69,30 +75,15 @@ func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
 // Member reports whether the server is a member of a set.
 func (f *Facts) Member() bool { return !f.Standalone && !f.Router }
 
-func (f *Facts) hello(hello bson.Raw) {
-	kind, _ := hello.Lookup("msg").StringValueOK()
-	f.Router = kind == "isdbgrid"
-	_, member := hello.Lookup("setName").StringValueOK()
-	f.Standalone = !member && !f.Router
-	f.NoSessions = !hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
-	f.Hosts = texts(hello.Lookup("hosts"))
-	arbiters := texts(hello.Lookup("arbiters"))
-	// This holds until the configuration tells more. A passive member may have no vote: then
-	// too few are seen as missing, and no warning is false.
-	f.Voting, f.Arbiters = len(f.Hosts)+len(texts(hello.Lookup("passives"))), len(arbiters)
+// valuesOf returns the elements of an array, none if it is no array.
+func valuesOf(v bson.RawValue) []bson.RawValue {
+	array, _ := v.ArrayOK()
+	values, _ := array.Values()
+	return values
 }
 
-func texts(v bson.RawValue) []string {
-	array, ok := v.ArrayOK()
-	if !ok {
-		return nil
-	}
-	values, err := array.Values()
-	if err != nil {
-		return nil
-	}
-	var all []string
-	for _, v := range values {
+func texts(v bson.RawValue) (all []string) {
+	for _, v := range valuesOf(v) {
 		if s, ok := v.StringValueOK(); ok {
 			all = append(all, s)
 		}
@@ -101,10 +92,8 @@ func texts(v bson.RawValue) []string {
 }
 
 func (f *Facts) build(info bson.Raw) {
-	if array, ok := info.Lookup("versionArray").ArrayOK(); ok {
-		values, err := array.Values()
-		for i := 0; err == nil && i < min(len(values), len(f.Version)); i++ {
-			n, _ := values[i].AsInt64OK()
+	for i, v := range valuesOf(info.Lookup("versionArray")) {
+		if n, _ := v.AsInt64OK(); i < len(f.Version) {
 			f.Version[i] = int(n)
 		}
 	}
@@ -123,16 +112,10 @@ func (f *Facts) config(reply bson.Raw) {
 	if !ok {
 		return
 	}
-	values, err := members.Values()
-	if err != nil {
-		return
-	}
+	values, _ := members.Values()
 	f.Voting, f.Arbiters = 0, 0
 	for _, v := range values {
-		member, ok := v.DocumentOK()
-		if !ok {
-			continue
-		}
+		member, _ := v.DocumentOK()
 		votes, told := member.Lookup("votes").AsInt64OK()
 		arbiter, _ := member.Lookup("arbiterOnly").BooleanOK()
 		switch {

@@ -3,7 +3,6 @@
 package traps
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ type Facts struct {
 	NoMajorityReads  bool // the server refuses the read concern majority
 }
 
-// Of returns the traps of a deployment, the grave ones first.
+// Of returns the traps of a deployment, the grave ones first, as in the list.
 func Of(f Facts) []Trap {
 	var all []Trap
 	for _, t := range list {
@@ -57,20 +56,10 @@ func Of(f Facts) []Trap {
 			all = append(all, t.Trap)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Trap) int { return cmp.Compare(gravity(a), gravity(b)) })
 	return all
 }
 
-func gravity(t Trap) int {
-	if t.Grave {
-		return 0
-	}
-	return 1
-}
-
-func (f Facts) known() bool { return f.Version != Version{} }
-
-func (f Facts) mongodb() bool { return f.known() && f.Product == "" }
+func (f Facts) mongodb() bool { return f.Version != Version{} && f.Product == "" }
 
 func (f Facts) on(domain string) bool {
 	return slices.ContainsFunc(f.Hosts, func(host string) bool {

@@ -132,10 +132,10 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 	defer cursor.Close(ctx)
 	var foreign []error
 	for cursor.Next(ctx) {
-		doc, err := readDocument(cursor.Current())
+		doc, err := readDocument(cursor.Current)
 		if err != nil {
 			foreign = append(foreign, err)
-			id, _ := cursor.Current().Lookup("_id").StringValueOK()
+			id, _ := cursor.Current.Lookup("_id").StringValueOK()
 			if i, asked := at[id]; asked {
 				all[i].Foreign = err
 			}
@@ -179,7 +179,7 @@ func (m *Mongo) Names(ctx context.Context) ([]string, error) {
 	defer cursor.Close(ctx)
 	var names []string
 	for cursor.Next(ctx) {
-		if name, ok := cursor.Current().Lookup("_id").StringValueOK(); ok {
+		if name, ok := cursor.Current.Lookup("_id").StringValueOK(); ok {
 			names = append(names, name)
 		}
 	}

@@ -64,8 +64,8 @@ func (m *Mongo) Asked(ctx context.Context, names []string, since time.Time) (map
 	defer cursor.Close(ctx)
 	asked := make(map[string]time.Time)
 	for cursor.Next(ctx) {
-		name, isName := cursor.Current().Lookup("_id").StringValueOK()
-		at, isTime := cursor.Current().Lookup("asked").TimeOK()
+		name, isName := cursor.Current.Lookup("_id").StringValueOK()
+		at, isTime := cursor.Current.Lookup("asked").TimeOK()
 		if isName && isTime {
 			asked[name] = at.UTC()
 		}
