@@ -11,16 +11,16 @@ import (
 
 // releaseTogether releases holders with one find and one bulk.
 func (s *docStore) releaseTogether(ctx context.Context, batch []store.Ending) []store.Ended {
-	b, which := s.steps.BeginBulk(ctx, batch, modeIs, func(r store.Ref, seen record) bool {
+	b := s.steps.BeginBulk(ctx, batch, modeIs, func(r store.Ref, seen record) bool {
 		_, holds := seen.Holder(r.ID)
 		return holds
 	})
-	b.Take(which.Held,
+	b.Take(
 		func(r store.Ref) ([]bson.E, bson.D) {
 			return append(s.Holds(r.ID), s.lock.Unawaited()), bson.D(s.leaving(s.residue(r.ID)))
 		},
 		func(r store.Ref) ([]bson.E, bson.D) { return s.Holds(r.ID), bson.D(s.leaving(true)) })
-	b.Keep(which.Kept, func(r store.Ref, t mongolease.Tenure) ([]bson.E, bson.D) {
+	b.Keep(func(r store.Ref, t mongolease.Tenure) ([]bson.E, bson.D) {
 		return s.Holds(r.ID), bson.D(s.staying(t))
 	})
 	for i, e := range batch {

@@ -20,34 +20,18 @@ func (s *Store) releaseMany(ctx context.Context, batch []store.Ending) []store.E
 		_, holds := seen.Holder(r.ID)
 		return holds && seen.mode == r.Mode
 	}
-	sharer := func(i int) bool { return batch[i].Mode != store.Exclusive }
-	begun, which := s.steps.BeginBulk(ctx, batch, knownMode, has)
-	b := bulk{begun, s}
-	sharers := slices.DeleteFunc(slices.Clone(which.Held), func(i int) bool { return !sharer(i) })
-	b.Take(slices.DeleteFunc(which.Held, sharer),
-		func(r store.Ref) ([]bson.E, bson.D) { return append(held(r), unawaited), nil },
-		s.leaving)
-	b.Keep(which.Kept, s.laterRelease)
-	b.Write(sharers, func(i int) mongo.WriteModel {
-		conditions, update := s.leaving(batch[i].Ref)
-		return s.steps.Model(mongolease.Leave, append(bson.D{{Key: "_id", Value: batch[i].Key}}, conditions...), update)
-	})
-	b.last(append(slices.DeleteFunc(which.Gone, func(i int) bool { return !sharer(i) }), sharers...)) // those that had left before perhaps did not delete it
+	b := s.steps.BeginBulk(ctx, batch, knownMode, has)
+	b.Take(func(r store.Ref) ([]bson.E, bson.D) { return append(held(r), unawaited), nil },
+		func(r store.Ref) ([]bson.E, bson.D) { return held(r), s.dropping(r) })
+	b.Keep(s.laterRelease)
+	exclusive := func(i int) bool { return batch[i].Mode == store.Exclusive }
+	s.lastMany(b, slices.DeleteFunc(append(b.Gone, b.Held...), exclusive)) // those that had left before perhaps did not delete it
 	return b.End()
 }
 
-// leaving is the change of a holder that leaves a document which stays.
-func (s *Store) leaving(r store.Ref) ([]bson.E, bson.D) { return held(r), s.dropping(r) }
-
-// A bulk is many releases that are under way.
-type bulk struct {
-	*mongolease.Bulk[record, int64]
-	store *Store
-}
-
-// last deletes the documents that some entries left, if they have no holders any more and nobody
+// lastMany deletes the documents that some entries left, if they have no holders any more and nobody
 // waits. The others stay, as after a single leave.
-func (b bulk) last(which []int) {
+func (s *Store) lastMany(b *mongolease.Bulk[record, int64], which []int) {
 	images, err := b.Find(which)
 	var empty, awaited []mongo.WriteModel
 	seen := map[string]bool{}
@@ -68,11 +52,11 @@ func (b bulk) last(which []int) {
 		seen[image.key] = true
 		switch {
 		case len(image.Line) == 0:
-			empty = append(empty, b.Steps.Deletion(mongolease.Last, ours(image.key, unheld, unawaited)))
+			empty = append(empty, s.steps.Deletion(mongolease.Last, ours(image.key, unheld, unawaited)))
 		case !image.expireAt.Before(far):
-			awaited = append(awaited, b.Steps.Model(mongolease.Last, ours(image.key, unheld), bson.D{b.store.awaited(), stampAt}))
+			awaited = append(awaited, s.steps.Model(mongolease.Last, ours(image.key, unheld), bson.D{s.awaited(), stampAt}))
 		}
 	}
-	_, _, _ = b.Send(empty) // a document that stays because this fails blocks no claim
-	_, _, _ = b.Send(awaited)
+	_, _, _ = s.base.Bulk(b.Ctx, b.Coll, empty) // a document that stays because this fails blocks no claim
+	_, _, _ = s.base.Bulk(b.Ctx, b.Coll, awaited)
 }

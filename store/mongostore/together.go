@@ -111,7 +111,7 @@ func (t *together) insert(ctx context.Context) {
 	now := drawn(refs)
 	for n, i := range applied {
 		if t.answers[i].Err = now.err; now.err == nil { // otherwise the document is there, and of unknown outcome
-			t.answers[i].Grant, t.answers[i].Err = t.steps.GrantInserted(within, t.claims[i].Claim, t.tenures[i], now.of(n), now.asked)
+			t.answers[i].Grant, t.answers[i].Err = t.steps.Grant(within, t.claims[i].Claim, reply{}, t.tenures[i], now.of(n), now.asked)
 		}
 	}
 }

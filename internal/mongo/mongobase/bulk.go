@@ -64,6 +64,9 @@ func (b *Base) WritesMany() bool { return b.Kind().Numbers && !b.Kind().Router }
 // Bulk sends writes, unordered: one that fails does not stop the others. The number of those
 // that found a document is a total over all of them.
 func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
+	if len(models) == 0 {
+		return 0, nil, nil
+	}
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}

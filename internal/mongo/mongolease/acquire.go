@@ -3,6 +3,7 @@ package mongolease
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -15,7 +16,7 @@ func (s *Steps[R, X]) Answer(ctx context.Context, c *Claim, image Image[R], t Te
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)
 	}
-	return s.Grant(ctx, c, image, t)
+	return s.Grant(ctx, c, image, t, time.Time{}, 0)
 }
 
 // Contest judges the document that is in the way of a claim. If no holder is live any more, and
@@ -65,10 +66,8 @@ func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 		marks[m.ID] = m
 	}
 	for i, h := range status.Holders {
-		if m, ok := marks[h.ID]; ok {
-			status.Holders[i].KnownBy = s.Base.KnownBy(key, m, status.Now)
-			s.prolong(&status.Holders[i], status.Now)
-		}
+		status.Holders[i].KnownBy = s.Base.KnownBy(key, marks[h.ID], status.Now)
+		s.prolong(&status.Holders[i], status.Now)
 	}
 	return status
 }

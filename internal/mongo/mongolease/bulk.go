@@ -26,6 +26,11 @@ type Bulk[R Record, X any] struct {
 	Batch   []store.Ending
 	Answers []store.Ended
 
+	// The entries, by their places in the batch, according to the command that they need.
+	Held []int // to be released
+	Kept []int // stay for some time, under MinHold
+	Gone []int // have no holder, and are answered
+
 	has   func(r store.Ref, seen R) bool
 	names []bson.D              // of the documents
 	rest  map[int]time.Duration // of MinHold
@@ -36,26 +41,16 @@ type Bulk[R Record, X any] struct {
 // conditions, and by which update. Without an update the document is removed.
 type Change func(r store.Ref) (conditions []bson.E, update bson.D)
 
-// A Sorted bulk lists its entries, by their places in the batch, according to the command that
-// they need.
-type Sorted struct {
-	Held []int // to be released
-	Kept []int // stay for some time, under MinHold
-	Gone []int // have no holder, and are answered
-}
-
 // BeginBulk begins a bulk, and reads the documents of its entries. refuse tells which entries
 // the store does not accept; has tells whether a document that was read has the entry's holder.
-func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) (*Bulk[R, X], Sorted) {
+func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) *Bulk[R, X] {
 	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
 		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}, lined: map[int]bool{}}
-	for _, e := range batch {
+	var all []int
+	for i, e := range batch {
 		if s.Gently(e.ID, e.Keep) == s.Base.Voted { // it would be missed if it were lost
 			b.Coll = s.Base.Voted
 		}
-	}
-	var all []int
-	for i, e := range batch {
 		err := refuse(e.Mode)
 		if err == nil {
 			b.names[i], err = s.Shape.Name(e.Ref)
@@ -64,9 +59,6 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 			all = append(all, i)
 		}
 	}
-	if len(all) == 0 {
-		return b, Sorted{}
-	}
 	_, err := s.Base.Read(b.Ctx)
 	var images map[int]Image[R]
 	if err == nil {
@@ -74,36 +66,35 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 	}
 	if err != nil {
 		b.fail(all, mongoerr.NotApplied(err))
-		return b, Sorted{}
+		return b
 	}
-	return b, b.sort(all, images)
-}
-
-// sort decides what is to be sent, and answers the entries that have no holder.
-func (b *Bulk[R, X]) sort(all []int, images map[int]Image[R]) (s Sorted) {
 	for _, i := range all {
-		e, image := b.Batch[i], images[i]
-		if !b.has(e.Ref, image.Record) {
-			b.Answers[i].Err = GoneIfBroken(Why(image, e.ID))
-			s.Gone = append(s.Gone, i)
+		e, seen := batch[i], images[i].Record
+		if !has(e.Ref, seen) {
+			b.Answers[i].Err = GoneIfBroken(Why(images[i], e.ID))
+			b.Gone = append(b.Gone, i)
 			continue
 		}
-		b.Saw(i, image.Record)
-		h, _ := image.Record.Holder(e.ID)
-		if rest := b.Steps.Rest(e.ID, h.Since, e.Keep); e.Keep > 0 && rest > 0 {
-			b.rest[i] = rest
-			s.Kept = append(s.Kept, i)
+		if h, _ := seen.Holder(e.ID); e.Keep > 0 {
+			b.rest[i] = s.Rest(e.ID, h.Since, e.Keep)
+		}
+		b.Saw(i, seen)
+		if b.rest[i] > 0 {
+			b.Kept = append(b.Kept, i)
 		} else {
-			b.Answers[i].Left -= max(1, h.Weight)
-			s.Held = append(s.Held, i)
+			b.Held = append(b.Held, i)
 		}
 	}
-	return s
+	return b
 }
 
-// Saw answers an entry by its document, and notes whether somebody is in line.
+// Saw answers an entry by its document, without the holder unless that stays, and notes whether
+// somebody is in line.
 func (b *Bulk[R, X]) Saw(i int, seen R) {
 	b.Answers[i] = EndedAs(seen)
+	if h, holds := seen.Holder(b.Batch[i].ID); holds && b.rest[i] == 0 {
+		b.Answers[i].Left -= max(1, h.Weight)
+	}
 	b.lined[i] = len(seen.Waiters()) > 0
 }
 
@@ -112,11 +103,7 @@ func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 	if len(which) == 0 {
 		return nil, nil
 	}
-	refs := make([]store.Ref, len(which))
-	for k, i := range which {
-		refs[k] = b.Batch[i].Ref
-	}
-	images, err := b.Steps.FindMany(b.Ctx, b.Steps.Base.Soft, refs)
+	images, err := b.Steps.FindMany(b.Ctx, b.Steps.Base.Soft, b.refs(which))
 	if err != nil {
 		return nil, err
 	}
@@ -127,87 +114,75 @@ func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 	return found, nil
 }
 
-// Take sends the releases of some entries: alone where nobody was seen in line, under the
-// condition that nobody is; and leaving for the others, whose documents stay. Holders that are
-// still there then have a line by now, and leave it.
-func (b *Bulk[R, X]) Take(which []int, alone, leaving Change) {
+func (b *Bulk[R, X]) refs(which []int) []store.Ref {
+	refs := make([]store.Ref, len(which))
+	for k, i := range which {
+		refs[k] = b.Batch[i].Ref
+	}
+	return refs
+}
+
+// Take sends the releases of the held: alone for exclusive ones where nobody was seen in line, under
+// the condition that nobody is; and leaving for the others, whose documents stay. Holders that are
+// still there then have a line by now, because somebody joined it since the find, and leave it. If
+// the find that tells of them fails, the outcome is unknown.
+func (b *Bulk[R, X]) Take(alone, leaving Change) {
 	var open, lined []int
-	for _, i := range which {
-		if b.lined[i] {
+	for _, i := range b.Held {
+		if b.lined[i] || b.Batch[i].Mode != store.Exclusive {
 			lined = append(lined, i)
 		} else {
 			open = append(open, i)
 		}
 	}
-	if all := b.Write(open, b.changes(alone)); !all {
-		lined = append(lined, b.left(open)...)
-	}
-	b.Write(lined, b.changes(leaving))
-}
-
-// left returns those of some entries that still have their holders after a bulk, because somebody
-// joined the line since the find. If another find fails, the outcome is unknown.
-func (b *Bulk[R, X]) left(which []int) (left []int) {
-	images, err := b.Find(which)
-	for _, i := range which {
-		switch {
-		case b.Answers[i].Err != nil:
-		case err != nil:
-			b.Answers[i].Err = err
-		case b.has(b.Batch[i].Ref, images[i].Record):
-			b.Saw(i, images[i].Record)
-			h, _ := images[i].Record.Holder(b.Batch[i].ID)
-			b.Answers[i].Left -= max(1, h.Weight)
-			left = append(left, i)
+	if all := b.Write(open, alone); !all {
+		images, err := b.Find(open)
+		for _, i := range open {
+			switch {
+			case b.Answers[i].Err != nil:
+			case err != nil:
+				b.Answers[i].Err = err
+			case b.has(b.Batch[i].Ref, images[i].Record):
+				b.Saw(i, images[i].Record)
+				lined = append(lined, i)
+			}
 		}
 	}
-	return left
-}
-
-func (b *Bulk[R, X]) changes(change Change) func(i int) mongo.WriteModel {
-	return func(i int) mongo.WriteModel {
-		conditions, update := change(b.Batch[i].Ref)
-		return b.model(i, conditions, update)
-	}
+	b.Write(lined, leaving)
 }
 
 // Keep sends the releases under MinHold.
-func (b *Bulk[R, X]) Keep(which []int, release func(r store.Ref, t Tenure) (conditions []bson.E, update bson.D)) {
-	refs := make([]store.Ref, len(which))
-	for k, i := range which {
-		refs[k] = b.Batch[i].Ref
-	}
-	at, drawn, err := b.Steps.timesOf(b.Ctx, refs)
-	if err != nil {
-		b.fail(which, mongoerr.NotApplied(err))
+func (b *Bulk[R, X]) Keep(release func(r store.Ref, t Tenure) (conditions []bson.E, update bson.D)) {
+	if len(b.Kept) == 0 {
 		return
 	}
-	terms := map[int]Tenure{}
-	for k, i := range which {
-		terms[i] = b.Steps.tenureBy(at[k], drawn, b.rest[i])
+	at, drawn, err := b.Steps.timesOf(b.Ctx, b.refs(b.Kept))
+	if err != nil {
+		b.fail(b.Kept, mongoerr.NotApplied(err))
+		return
 	}
-	b.Write(which, func(i int) mongo.WriteModel {
-		conditions, update := release(b.Batch[i].Ref, terms[i])
-		return b.model(i, conditions, update)
-	})
+	terms := map[string]Tenure{}
+	for k, i := range b.Kept {
+		terms[b.Batch[i].ID] = b.Steps.tenureBy(at[k], drawn, b.rest[i])
+	}
+	b.Write(b.Kept, func(r store.Ref) ([]bson.E, bson.D) { return release(r, terms[r.ID]) })
 }
 
-func (b *Bulk[R, X]) model(i int, conditions []bson.E, update bson.D) mongo.WriteModel {
-	filter := append(slices.Clip(b.names[i]), conditions...)
-	if update == nil {
-		return b.Steps.Deletion(Release, filter)
-	}
-	return b.Steps.Model(Release, filter, update)
-}
-
-// Write sends the writes of some entries, and answers those that failed. It reports whether all
-// the others found their holders.
-func (b *Bulk[R, X]) Write(which []int, model func(i int) mongo.WriteModel) (all bool) {
+// Write sends the writes of some entries as one bulk, all of one kind: of two kinds an error could
+// belong to the second alone. It answers those that failed, and reports whether all the others found
+// their holders.
+func (b *Bulk[R, X]) Write(which []int, change Change) (all bool) {
 	models := make([]mongo.WriteModel, len(which))
 	for k, i := range which {
-		models[k] = model(i)
+		conditions, update := change(b.Batch[i].Ref)
+		filter := append(slices.Clip(b.names[i]), conditions...)
+		if update == nil {
+			models[k] = b.Steps.Deletion(Release, filter)
+		} else {
+			models[k] = b.Steps.Model(Release, filter, update)
+		}
 	}
-	done, failed, err := b.Send(models)
+	done, failed, err := b.Steps.Base.Bulk(b.Ctx, b.Coll, models)
 	if err != nil {
 		b.fail(which, mongoerr.Mark(err))
 		return true
@@ -216,15 +191,6 @@ func (b *Bulk[R, X]) Write(which []int, model func(i int) mongo.WriteModel) (all
 		b.Answers[which[k]].Err = err
 	}
 	return done+len(failed) == len(which)
-}
-
-// Send sends writes of one kind as one bulk: of two bulks, an error could belong to the second
-// alone. It returns how many found a document.
-func (b *Bulk[R, X]) Send(models []mongo.WriteModel) (done int, failed map[int]error, err error) {
-	if len(models) == 0 {
-		return 0, nil, nil
-	}
-	return b.Steps.Base.Bulk(b.Ctx, b.Coll, models)
 }
 
 // End forgets the released leases, and returns the answers.

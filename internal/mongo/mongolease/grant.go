@@ -12,10 +12,11 @@ import (
 )
 
 // Grant makes a grant of an applied claim. After any error here the outcome is unknown: the
-// claim is there and must be undone.
-func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
+// claim is there and must be undone. A claim that was inserted in a bulk has no image: at is then
+// the server's time, drawn by a command that was sent at drawn (see Drawn). It is zero otherwise.
+func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure, at time.Time, drawn mongoclock.Moment) (store.Grant, error) {
 	stamp, told := c.Attempt.OperationTime()
-	if !told || !image.Found() {
+	if !told || !image.Found() && at.IsZero() {
 		confirmed, err := s.confirm(ctx, c)
 		if err != nil {
 			return store.Grant{}, err
@@ -27,53 +28,29 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 			_, stamp = confirmed.Record.Drawn()
 		}
 	}
-	at, _ := image.Record.Drawn()
-	if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
-		return store.Grant{}, mongobase.ErrNoTrace
+	if image.Found() {
+		at, _ = image.Record.Drawn()
+		drawn = image.Sent
+		if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
+			return store.Grant{}, mongobase.ErrNoTrace
+		}
 	}
 	g := store.Grant{
 		Token: mongobase.Token(stamp),
-		Spare: c.spare(stamp),
-		Left:  s.Base.Left(t, c.Sent, image.Sent, at),
+		Left:  s.Base.Left(t, c.Sent, drawn, at),
 		Since: t.Since,
 		Line:  Places(image.Record.Waiters()),
 	}
+	if c.Lingers != "" && c.Mode == store.Exclusive {
+		g.Spare = mongobase.Spare(stamp)
+	}
 	if g.Left < c.TTL/2 {
-		s.correct(ctx, c, &g, at, image.Sent)
+		s.correct(ctx, c, &g, at, drawn)
 	}
 	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
 	if c.Got != nil {
 		c.Got(image.Image)
 	}
-	return g, nil
-}
-
-// spare returns how many tokens the claim may grant itself.
-func (c *Claim) spare(stamp bson.Timestamp) int {
-	if c.Lingers == "" || c.Mode != store.Exclusive {
-		return 0
-	}
-	return mongobase.Spare(stamp)
-}
-
-// GrantInserted makes a grant of a claim whose document was inserted in a bulk. The bulk does
-// not return the server's time; server is one that was drawn after it, as Drawn tells.
-func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, server time.Time, drawn mongoclock.Moment) (store.Grant, error) {
-	stamp, told := c.Attempt.OperationTime()
-	if !told {
-		confirmed, err := s.confirm(ctx, c)
-		if err != nil {
-			return store.Grant{}, err
-		}
-		if stamp, told = c.Attempt.OperationTime(); !told {
-			_, stamp = confirmed.Record.Drawn()
-		}
-	}
-	g := store.Grant{Token: mongobase.Token(stamp), Spare: c.spare(stamp), Left: s.Base.Left(t, c.Sent, drawn, server), Since: t.Since}
-	if g.Left < c.TTL/2 {
-		s.correct(ctx, c, &g, server, drawn)
-	}
-	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, Image[R]{}, t)}, s.Base.Clock.Now())
 	return g, nil
 }
 

@@ -1,6 +1,7 @@
 package mongolease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -146,43 +147,73 @@ func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) erro
 	return Why(image, r.ID)
 }
 
+// renewMany renews by a bulk, and the server's time by a hello. If some found no holder, a find tells
+// which; through a router always, and then each document has its own shard's time. A renewal that
+// left little there went by another shard's clock: it is repeated by the latest of those times.
+//
+// One document that is blocked, by an open transaction, holds up the whole bulk, but the renewals
+// before it were applied. So after a bulk that was not answered those count that a majority has, as
+// an answer to the bulk would say. For the others the error of the bulk stands.
 func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobase.Bearing) {
-	models := make([]mongo.WriteModel, len(r.batch))
-	terms := make([]Tenure, len(r.batch))
+	models, terms, refs := make([]mongo.WriteModel, len(r.batch)), make([]Tenure, len(r.batch)), make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		filter, update, t, err := s.command(one, r.by)
 		if err != nil {
 			r.fail(err)
 			return nil
 		}
-		models[i], terms[i] = s.Model(Renew, filter, update), t
+		models[i], terms[i], refs[i] = s.Model(Renew, filter, update), t, one.Ref
 	}
 	within, cancel := PartOf(ctx)
-	begun := s.Base.Clock.Now()
+	drawn := s.Base.Clock.Now()
 	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
 	cancel()
+	coll, unanswered, shards := s.Base.Soft, mongoerr.Mark(err), s.Base.Kind().Router
 	if err != nil {
-		r.fail(mongoerr.Mark(err))
-		if mongoerr.ClassOf(err) == mongoerr.Unknown {
-			s.afterAll(ctx, r, terms, begun)
+		if coll = s.Base.Committed; mongoerr.ClassOf(err) != mongoerr.Unknown {
+			r.fail(unanswered)
+			return nil
 		}
-		return nil
 	}
-	if s.Base.Kind().Router {
-		return s.renewedOnShards(ctx, r, terms, begun, failed)
+	var images []Image[R]
+	var at, latest time.Time
+	if err = nil; !shards {
+		at, drawn, err = s.Base.Hello(ctx)
 	}
-	server, drawn, err := s.Base.Hello(ctx)
+	if err == nil && (unanswered != nil || shards || matched+len(failed) < len(r.batch)) {
+		images, err = s.FindMany(ctx, coll, refs)
+	}
 	if err != nil {
-		r.fail(err)
+		r.fail(cmp.Or(unanswered, err))
 		return nil
 	}
-	for i := range r.batch {
-		r.answers[i] = store.Renewed{Left: s.Base.Left(terms[i], r.sent, drawn, server), Err: failed[i]}
+	for i, one := range r.batch {
+		if r.answers[i].Err = failed[i]; failed[i] != nil {
+			continue
+		}
+		var line []store.Place
+		if images != nil {
+			seen := images[i].Record
+			if h, holds := seen.Holder(one.ID); !holds || h.IsBroken || h.Released || h.Beat < terms[i].Beat {
+				r.answers[i].Err = cmp.Or(unanswered, Why(images[i], one.ID))
+				continue
+			}
+			line = Places(seen.Waiters())
+			if shards {
+				at, _ = seen.Drawn()
+			}
+		}
+		left := s.Base.Left(terms[i], r.sent, drawn, at)
+		r.answers[i] = store.Renewed{Left: left, Line: line}
+		if shards && left < one.TTL/2 && at.After(latest) {
+			latest = at
+		}
 	}
-	if matched+len(failed) < len(r.batch) {
-		s.whichRenewed(ctx, r, terms)
+	if latest.IsZero() {
+		return nil
 	}
-	return nil
+	by := s.Base.BearingBy(latest, drawn)
+	return &by
 }
 
 // PartOf bounds a bulk to three fifths of the time that ctx has: the rest serves to find out
@@ -193,57 +224,4 @@ func PartOf(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)*3/5)
-}
-
-// afterAll finds out which renewals of a bulk took effect although it was not answered. One
-// document that is blocked, by an open transaction, holds up the whole bulk, but the renewals
-// before it were applied. Only those count that a majority has, as an answer to the bulk would
-// say. For the others the error of the bulk stands.
-func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment) {
-	refs := make([]store.Ref, len(r.batch))
-	for i, one := range r.batch {
-		refs[i] = one.Ref
-	}
-	images, err := s.FindMany(ctx, s.Base.Committed, refs)
-	if err != nil {
-		return
-	}
-	var server time.Time
-	drawn, shards := begun, s.Base.Kind().Router
-	if !shards {
-		if server, drawn, err = s.Base.Hello(ctx); err != nil {
-			return
-		}
-	}
-	for i, one := range r.batch {
-		if shards {
-			server, _ = images[i].Record.Drawn()
-		}
-		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && h.Beat >= terms[i].Beat {
-			r.answers[i] = store.Renewed{Left: s.Base.Left(terms[i], r.sent, drawn, server)}
-		}
-	}
-}
-
-// whichRenewed finds out which holders of a bulk were renewed, with one find: those that have
-// the beat that was written, or a later one.
-func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) []Image[R] {
-	refs := make([]store.Ref, len(r.batch))
-	for i, one := range r.batch {
-		refs[i] = one.Ref
-	}
-	images, err := s.FindMany(ctx, s.Base.Soft, refs)
-	for i, one := range r.batch {
-		switch {
-		case r.answers[i].Err != nil:
-		case err != nil:
-			r.answers[i] = store.Renewed{Err: err}
-		default:
-			h, holds := images[i].Record.Holder(one.ID)
-			if !holds || h.IsBroken || h.Released || h.Beat < terms[i].Beat {
-				r.answers[i] = store.Renewed{Err: Why(images[i], one.ID)}
-			}
-		}
-	}
-	return images
 }

@@ -17,32 +17,6 @@ import (
 // the clock of its own document's shard tells until when a holder is trusted, or whether it is
 // over: the document's at, which the shard itself has written.
 
-// renewedOnShards handles the answer to a bulk of renewals, begun at begun: each document tells
-// how much time its own renewal left. Renewals that left little went by another shard's clock.
-// They are repeated by the latest of the times that their own shards told.
-func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment, failed map[int]error) (again *mongobase.Bearing) {
-	for i := range r.answers {
-		r.answers[i] = store.Renewed{Err: failed[i]}
-	}
-	images := s.whichRenewed(ctx, r, terms)
-	var latest time.Time
-	for i, a := range r.answers {
-		if a.Err != nil {
-			continue
-		}
-		at, _ := images[i].Record.Drawn()
-		r.answers[i] = store.Renewed{Left: s.Base.Left(terms[i], r.sent, begun, at), Line: Places(images[i].Record.Waiters())}
-		if r.answers[i].Left < r.batch[i].TTL/2 && at.After(latest) {
-			latest = at
-		}
-	}
-	if latest.IsZero() {
-		return nil
-	}
-	by := s.Base.BearingBy(latest, begun)
-	return &by
-}
-
 // lapsed returns store.ErrGone for a holder that is past its end, if that is behind a router: the
 // filter of a hand-over names a date only where one clock writes them all.
 func (s *Steps[R, X]) lapsed(ctx context.Context, r store.Ref) error {
