@@ -53,7 +53,7 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	return s.steps.Try(ctx, c, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
 		k := &claim{s, r, begun, names}
 		begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
-		begun.CleanUp = k.cleanUp
+		begun.CleanUp, begun.Names, begun.Ours = k.cleanUp, names, k.locked()
 		return with(ctx, k)
 	})
 }
@@ -72,7 +72,7 @@ func (k *claim) acquire(ctx context.Context) (store.Grant, error) {
 		c.InLine = true
 	}
 	if (c.Held || c.InLine) && !k.one {
-		image, err := k.steps.Stand(ctx, c, k.locked(), k.look)
+		image, err := k.steps.Stand(ctx, c)
 		switch {
 		case err != nil:
 			return store.Grant{}, c.Attempt.NotApplied(err)
@@ -115,7 +115,7 @@ func (k *claim) contest(ctx context.Context, image reply) (store.Grant, error) {
 // obstacle returns the document that has refused the claim. An error is the claim's answer.
 // refusal is that of the server, if it had one.
 func (k *claim) obstacle(ctx context.Context, refusal error) (reply, error) {
-	image, err := k.steps.Obstacle(ctx, k.lease, k.locked(), k.look)
+	image, err := k.steps.Obstacle(ctx, k.lease)
 	k.saw(image.Image)
 	switch {
 	case err != nil:
@@ -193,8 +193,6 @@ func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out u
 func (k *claim) locked() bson.D {
 	return append(append(slices.Clip(k.names), k.ours()...), bson.E{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(k.path(fieldID))}, bson.D{k.held()}}})
 }
-
-func (k *claim) look(ctx context.Context) (reply, error) { return k.steps.FindOne(ctx, k.names) }
 
 func (k *claim) cleanUp(ctx context.Context) (store.Status, error) {
 	removed, err := k.steps.Send(ctx, mongolease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Named(k.lease.ID)...), bson.D(k.leaving(true)), mongobase.After)

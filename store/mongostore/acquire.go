@@ -47,6 +47,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 }
 
 func (s *Store) claim(begun *mongolease.Claim) *claim {
+	begun.Names, begun.Ours = bson.D{{Key: "_id", Value: begun.Key}}, ours(begun.Key)
 	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
 		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
 		return s.besides(ctx, begun.Key, removed).Record.Status(begun.Key, s.base.Present()), err
@@ -66,7 +67,7 @@ func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 		c.InLine = true
 	}
 	if c.Held || c.InLine {
-		image, err := s.steps.Stand(ctx, c.Claim, ours(c.Key), s.looking(c))
+		image, err := s.steps.Stand(ctx, c.Claim)
 		switch {
 		case err != nil:
 			return store.Grant{}, c.Attempt.NotApplied(err)
@@ -111,7 +112,7 @@ func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant
 
 // obstacle returns the document that has refused the claim. An error is the claim's answer.
 func (s *Store) obstacle(ctx context.Context, c *claim) (reply, error) {
-	image, err := s.steps.Obstacle(ctx, c.Claim, ours(c.Key), s.looking(c))
+	image, err := s.steps.Obstacle(ctx, c.Claim)
 	switch {
 	case err != nil:
 		return image, c.Attempt.NotApplied(err)
@@ -119,10 +120,6 @@ func (s *Store) obstacle(ctx context.Context, c *claim) (reply, error) {
 		return image, s.steps.Settle(ctx, c.Claim, s.absent(c.Key))
 	}
 	return image, nil
-}
-
-func (s *Store) looking(c *claim) func(context.Context) (reply, error) {
-	return func(ctx context.Context) (reply, error) { return s.find(ctx, c.Key) }
 }
 
 // absent answers a claim whose key has become free: "held", with a status that makes the engine

@@ -13,27 +13,7 @@
 // needs.
 //
 // The documents and the commands are explained in docs/internals/design.md §3 and §4, whose table the
-// code follows row by row:
-//
-//	mongostore.go the store, its commands
-//	layout.go     how the steps of internal/mongo/mongolease find their way in the documents
-//	acquire.go    acquire, and what follows a refusal; how an offer is taken
-//	together.go   acquire many at once
-//	share.go      acquire and join in shared and permits mode
-//	joins.go      the order of joins within this process
-//	transfer.go   hand off inside a process, Resume
-//	release.go    release, MinHold's release, break
-//	bulk.go       many releases at once
-//	leave.go      leave: a holder that does not take the document along, a place in line
-//	undo.go       clean-up after an unknown outcome
-//	session.go    sessions: begin, renew, end
-//	sessions.go   what is known of sessions, and which are over
-//	enter.go      renewals that put holders under a session
-//	sweep.go      removal of what dead sessions left
-//	look.go       reads
-//	document.go   the document
-//	index.go      the TTL index
-//	feed.go       notices, by internal/mongo/mongofeed
+// code follows row by row.
 //
 // The steps that doclock shares (renewals, grants, the line, what a refusal means) belong to
 // internal/mongo/mongolease. The collection under the library's own concerns, the server, its clock

@@ -46,42 +46,33 @@ func (s *Store) refuseUnfitOnce(ctx context.Context) error {
 	if s.fit.Load() {
 		return nil
 	}
-	return s.unfit.Ask(ctx, s.refuseUnfit)
-}
-
-func (s *Store) refuseUnfit(ctx context.Context) error {
-	if s.fit.Load() {
-		return nil
-	}
-	db, name := s.base.Soft.Database(), s.base.Soft.Name()
-	s.base.Count(mongobase.ListCollections)
-	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
-	if err != nil {
-		if class := mongoerr.ClassOf(err); class != mongoerr.Refused && class != mongoerr.NoCommand {
+	return s.unfit.Ask(ctx, func(ctx context.Context) error {
+		if s.fit.Load() {
+			return nil
+		}
+		db, name, why := s.base.Soft.Database(), s.base.Soft.Name(), ""
+		s.base.Count(mongobase.ListCollections)
+		specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
+		if class := mongoerr.ClassOf(err); err != nil && class != mongoerr.Refused && class != mongoerr.NoCommand {
 			return err
 		}
-	}
-	if len(specs) > 0 {
-		if why := unfit(specs[0]); why != "" {
+		for _, c := range specs {
+			capped, _ := c.Options.Lookup("capped").BooleanOK()
+			switch {
+			case capped:
+				why = "is capped: it drops old locks to make room, held or not"
+			case c.Type == "view":
+				why = "is a view: nothing can be written to it"
+			case c.Type == "timeseries":
+				why = "is a time-series collection: what is in it cannot be changed"
+			}
+		}
+		if why != "" {
 			return fmt.Errorf("the collection %s.%s %s", db.Name(), name, why)
 		}
-	}
-	s.fit.Store(true)
-	return nil
-}
-
-// unfit says why a collection cannot hold locks. It is empty if nothing is known against it.
-func unfit(c mongo.CollectionSpecification) string {
-	capped, _ := c.Options.Lookup("capped").BooleanOK()
-	switch {
-	case capped:
-		return "is capped: it drops old locks to make room, held or not"
-	case c.Type == "view":
-		return "is a view: nothing can be written to it"
-	case c.Type == "timeseries":
-		return "is a time-series collection: what is in it cannot be changed"
-	}
-	return ""
+		s.fit.Store(true)
+		return nil
+	})
 }
 
 // indexOnce makes the index at the first grant, when the collection is there. A failure

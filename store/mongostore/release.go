@@ -28,7 +28,8 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 		case err != nil:
 			return reply{}, err
 		case stays:
-			return s.releaseLater(ctx, e.Ref, t, coll)
+			conditions, update := s.laterRelease(e.Ref, t)
+			return s.steps.Update(ctx, mongolease.Release, coll, e.Ref, conditions, update, mongobase.After)
 		}
 		image, err := s.releaseNow(ctx, e, coll)
 		return s.besides(ctx, e.Key, image), err
@@ -50,13 +51,8 @@ func (s *Store) releaseNow(ctx context.Context, e store.Ending, coll *mongo.Coll
 	return s.drop(ctx, mongolease.Release, e.Ref, filter, coll)
 }
 
-// releaseLater is the release under MinHold: the holder stays with a mark, so that it can no
+// laterRelease is the release under MinHold: the holder stays with a mark, so that it can no
 // longer be renewed or handed over.
-func (s *Store) releaseLater(ctx context.Context, r store.Ref, t mongolease.Tenure, coll *mongo.Collection) (reply, error) {
-	conditions, update := s.laterRelease(r, t)
-	return s.steps.Update(ctx, mongolease.Release, coll, r, conditions, update, mongobase.After)
-}
-
 func (s *Store) laterRelease(r store.Ref, t mongolease.Tenure) (conditions []bson.E, update bson.D) {
 	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
 	set := bson.D(holder(r.ID).Staying(t))

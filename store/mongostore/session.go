@@ -162,7 +162,8 @@ func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Durati
 	case err != nil:
 		return 0, mongoerr.Mark(err)
 	}
-	x.begun()
+	x.used.Store(true)
+	x.surveyed.Store(false)
 	return left, nil
 }
 
@@ -173,7 +174,8 @@ func (s *Store) RenewSession(ctx context.Context, of store.Session) (store.Sessi
 	if answer.Err != nil {
 		return store.SessionRenewed{}, answer.Err
 	}
-	return store.SessionRenewed{Left: answer.Left, Broken: x.brokenOf(of.ID)}, nil
+	v, _ := x.view(of.ID)
+	return store.SessionRenewed{Left: answer.Left, Broken: v.broken}, nil
 }
 
 // EndSession marks a session, by its ID alone, because only its own process does so.
@@ -189,18 +191,6 @@ func (s *Store) EndSession(ctx context.Context, id string) error {
 
 func dead(more ...bson.E) bson.D {
 	return append(bson.D{{Key: "$set", Value: bson.D{{Key: fieldDead, Value: true}}}, stampAt}, more...)
-}
-
-// tell writes into a session that one of its holders was broken. The session's next renewal
-// reads it.
-func (s *Store) tell(ctx context.Context, session, id, reason string) error {
-	if session == "" {
-		return nil
-	}
-	_, err := s.base.Modify(ctx, s.base.Durable, ourSession(session), bson.D{
-		{Key: "$set", Value: bson.D{{Key: fieldReasons + "." + id, Value: reason}}}, stampAt,
-	}, mongobase.After)
-	return err
 }
 
 // enter adds to a renewal's update that the holder comes under a session, or leaves one. The
@@ -274,10 +264,13 @@ func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) 
 	return filter, bson.D(mongobase.Change(update).Add("$pullAll", bson.E{Key: fieldSessions, Value: ids}))
 }
 
-// broke ends a break: it tells the session that the holder is under.
+// broke ends a break: it writes into the session that the holder is under, whose next renewal reads
+// it.
 func (s *Store) broke(ctx context.Context, image reply, err error, id, reason string) (reply, error) {
-	if h, ok := image.Record.Holder(id); err == nil && ok {
-		err = s.tell(ctx, h.Session, id, reason)
+	if h, _ := image.Record.Holder(id); err == nil && h.Session != "" {
+		_, err = s.base.Modify(ctx, s.base.Durable, ourSession(h.Session), bson.D{
+			{Key: "$set", Value: bson.D{{Key: fieldReasons + "." + id, Value: reason}}}, stampAt,
+		}, mongobase.After)
 	}
 	return image, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -22,11 +23,11 @@ type sessions struct {
 	steps mongolease.Steps[sessionRecord, struct{}]
 	used  atomic.Bool // this store began one, so its holders may be under it
 
-	mu       sync.Mutex      // protects the rest; never held across a command
-	seen     map[string]view // by ID
-	sweepAt  int
-	left     []string // those found over, whose holders are to be swept
-	surveyed bool     // the search for those whose process died long ago was made
+	surveyed atomic.Bool // since then the search for those whose process died long ago was made
+
+	mu   sync.Mutex              // protects the rest; never held across a command
+	seen swept.Map[string, view] // by ID
+	left []string                // those found over, whose holders are to be swept
 }
 
 // A view is what was last seen of a session.
@@ -58,31 +59,19 @@ func (x *sessions) saw(r sessionRecord, at mongoclock.Moment) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.put(r.id, view{sessionRecord: r, at: at, over: x.seen[r.id].over})
+	x.put(r.id, view{sessionRecord: r, at: at, over: x.seen.All[r.id].over})
 }
 
 // put remembers a view. Call it with x.mu held.
 func (x *sessions) put(id string, v view) {
-	if x.seen == nil {
-		x.seen = map[string]view{}
-	}
-	x.seen[id] = v
-	if len(x.seen) < max(256, x.sweepAt) {
-		return
-	}
-	for old, seen := range x.seen {
-		if v.at.Sub(seen.at) > viewsKept {
-			delete(x.seen, old)
-		}
-	}
-	x.sweepAt = 2 * len(x.seen)
+	x.seen.Put(id, v, func(_ string, old view) bool { return v.at.Sub(old.at) > viewsKept })
 }
 
 // isOver remembers that a session is over for good, and that it is to be swept.
 func (x *sessions) isOver(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	v := x.seen[id]
+	v := x.seen.All[id]
 	v.over, v.at = true, x.steps.Base.Clock.Now()
 	x.put(id, v)
 	if !slices.Contains(x.left, id) && len(x.left) < leftMost {
@@ -102,16 +91,10 @@ func (x *sessions) swept(id string) {
 	x.left = slices.DeleteFunc(x.left, func(other string) bool { return other == id })
 }
 
-func (x *sessions) brokenOf(id string) map[string]string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.seen[id].broken
-}
-
 func (x *sessions) view(id string) (view, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	v, ok := x.seen[id]
+	v, ok := x.seen.All[id]
 	return v, ok
 }
 
@@ -234,11 +217,8 @@ func (x *sessions) Learn(ctx context.Context, ids []string) {
 // survey finds, once after a session was begun, sessions whose process died long ago and whose
 // keys were not asked for since.
 func (x *sessions) survey(ctx context.Context) error {
-	x.mu.Lock()
-	done := x.surveyed || !x.used.Load()
-	x.mu.Unlock()
 	now := x.steps.Base.Now()
-	if done || now.Earliest.IsZero() {
+	if x.surveyed.Load() || !x.used.Load() || now.Earliest.IsZero() {
 		return nil
 	}
 	var ids []string
@@ -254,17 +234,7 @@ func (x *sessions) survey(ctx context.Context) error {
 		_, err = x.Over(ctx, ids)
 	}
 	if err == nil && len(ids) < leftMost/4 { // otherwise the next sweep goes on
-		x.mu.Lock()
-		x.surveyed = true
-		x.mu.Unlock()
+		x.surveyed.Store(true)
 	}
 	return err
-}
-
-// begun makes a sweep search, once, for what was left before.
-func (x *sessions) begun() {
-	x.used.Store(true)
-	x.mu.Lock()
-	x.surveyed = false
-	x.mu.Unlock()
 }

@@ -362,9 +362,9 @@ func TestASurveyThatFailsIsMadeAgain(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, s.sessions.survey(ended))
-	assert.False(t, s.sessions.surveyed)
+	assert.False(t, s.sessions.surveyed.Load())
 	require.NoError(t, s.sessions.survey(t.Context()))
-	assert.True(t, s.sessions.surveyed)
+	assert.True(t, s.sessions.surveyed.Load())
 }
 
 // Documents of several holders are removed after the bulk that removes these: a sweep may be cut off between.

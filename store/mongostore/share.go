@@ -72,7 +72,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 // firstLook looks at a key that is probably in use. It finds nothing if that is not known.
 func (s *Store) firstLook(ctx context.Context, c *claim) (image reply, err error) {
 	if (c.InLine || c.Offered) && c.Place != "" {
-		image, err = s.steps.StillWaits(ctx, c.Claim, ours(c.Key))
+		image, err = s.steps.StillWaits(ctx, c.Claim)
 		if c.stands = image.Found(); err != nil || c.stands {
 			return image, err
 		}
@@ -139,7 +139,7 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 // been freed since it was found held, and then no release would tell the claim.
 func (s *Store) joinInLine(ctx context.Context, c *claim) (g store.Grant, done bool, err error) {
 	c.stands = true
-	image, err := s.steps.Obstacle(ctx, c.Claim, ours(c.Key), s.looking(c))
+	image, err := s.steps.Obstacle(ctx, c.Claim)
 	switch {
 	case err != nil:
 		return g, true, c.Attempt.NotApplied(err)
@@ -164,14 +164,12 @@ func stands(s store.Status, p store.Place) bool {
 // judging tells which holders in the image are over. Through a mongos only a write tells the
 // time: if the sample at hand is old, the image becomes that of the write.
 func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (over map[string]bool, err error) {
-	if !s.base.Now().Fresh && s.base.Kind().Router {
-		image, err := s.steps.Sample(ctx, c.Claim, ours(c.Key))
-		if err != nil {
-			return nil, err
-		}
-		if image.Found() {
-			*seen = image
-		}
+	image, err := s.steps.Sample(ctx, c.Claim)
+	if err != nil {
+		return nil, err
+	}
+	if image.Found() {
+		*seen = image
 	}
 	return s.steps.Judge(ctx, c.Claim, *seen)
 }

@@ -80,17 +80,42 @@ func (t *together) begin(ctx context.Context, batch []store.Claim) error {
 	return nil
 }
 
+// A drawnTime is a time of the server, and when it was asked for. Behind a router there is one
+// for each claim that was applied, from its shard.
+type drawnTime struct {
+	server []time.Time
+	asked  mongoclock.Moment
+	err    error
+}
+
 // insert sends the two commands, and answers the claims.
+//
+// The server's time is asked for beside the inserts, because it need not be drawn after
+// them: how long the server honours a document does not depend on when it was written. But it
+// must be drawn after the claims began, or a clock that slept since would be trusted. Through a
+// router each document's shard draws it, once the document is there.
+//
+// That command goes outside of the session. Its operationTime may come from a primary that was
+// deposed since the inserts, and then the next grant's may be smaller.
 func (t *together) insert(ctx context.Context) {
 	within := t.claims[0].Attempt.In(ctx)
 	documents := make([]bson.D, len(t.claims))
 	for i, c := range t.claims {
 		documents[i] = c.inserted(t.tenures[i])
 	}
-	drawn := t.draw(ctx)
+	draw := func(applied []store.Ref) (d drawnTime) {
+		d.server, d.asked, d.err = t.steps.Drawn(mongobase.Bare(ctx), applied)
+		return d
+	}
+	beside, router := make(chan drawnTime, 1), t.base.Kind().Router
+	if router {
+		beside <- drawnTime{}
+	} else {
+		go func() { beside <- draw(nil) }()
+	}
 	sent, failed, err := t.base.InsertMany(within, documents)
+	now := <-beside // even if it is not needed: cutting it off would cost the connection, and make the server's clock doubtful
 	if err != nil {
-		drawn(nil)
 		t.fail(mongobase.RefusedOrUnknown(sent, err))
 		return
 	}
@@ -108,53 +133,14 @@ func (t *together) insert(ctx context.Context) {
 			t.answers[i].Err = mongobase.RefusedOrUnknown(sent, refusal)
 		}
 	}
-	now := drawn(refs)
+	if len(refs) > 0 && (router || now.err != nil) { // it fails together with another command's connection, and the driver does not repeat it
+		now = draw(refs)
+	}
 	for n, i := range applied {
 		if t.answers[i].Err = now.err; now.err == nil { // otherwise the document is there, and of unknown outcome
-			t.answers[i].Grant, t.answers[i].Err = t.steps.Grant(within, t.claims[i].Claim, reply{}, t.tenures[i], now.of(n), now.asked)
+			at := now.server[min(n, len(now.server)-1)]
+			t.answers[i].Grant, t.answers[i].Err = t.steps.Grant(within, t.claims[i].Claim, reply{}, t.tenures[i], at, now.asked)
 		}
-	}
-}
-
-// A drawnTime is a time of the server, and when it was asked for. Behind a router there is one
-// for each claim that was applied, from its shard.
-type drawnTime struct {
-	server []time.Time
-	asked  mongoclock.Moment
-	err    error
-}
-
-func (d drawnTime) of(n int) time.Time { return d.server[min(n, len(d.server)-1)] }
-
-// draw asks for the server's time, and returns the function that waits for it and is told which
-// claims were applied. It asks beside the inserts, because the time need not be drawn after
-// them: how long the server honours a document does not depend on when it was written. But it
-// must be drawn after the claims began, or a clock that slept since would be trusted. Through a
-// router each document's shard draws it, once the document is there.
-//
-// It asks outside of the session. The operationTime of that command may come from a primary
-// that was deposed since the inserts, and then the next grant's may be smaller.
-func (t *together) draw(ctx context.Context) func(applied []store.Ref) drawnTime {
-	ask := func(ctx context.Context, applied []store.Ref) (d drawnTime) {
-		d.server, d.asked, d.err = t.steps.Drawn(mongobase.Bare(ctx), applied)
-		return d
-	}
-	if t.base.Kind().Router {
-		return func(applied []store.Ref) (d drawnTime) {
-			if len(applied) > 0 {
-				d = ask(ctx, applied)
-			}
-			return d
-		}
-	}
-	answer := make(chan drawnTime, 1)
-	go func() { answer <- ask(ctx, nil) }()
-	return func(applied []store.Ref) drawnTime {
-		d := <-answer                         // even if it is not needed: cutting it off would cost the connection, and make the server's clock doubtful
-		if d.err != nil && len(applied) > 0 { // it fails together with another command's connection, and the driver does not repeat it
-			d = ask(ctx, applied)
-		}
-		return d
 	}
 }
 

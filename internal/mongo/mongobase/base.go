@@ -1,22 +1,6 @@
 // Package mongobase is the base of every store on MongoDB, whatever its documents look like:
 // store/mongostore and those of doclock, schedule and pathlock.
 //
-//	base.go     the collection under the library's own concerns, one command on it
-//	server.go   the server and its clock (docs/internals/design.md §4.2 and §4.3)
-//	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
-//	joint.go    the same for the claims of a bulk
-//	bulk.go     many writes
-//	value.go    dates and marks, as BSON has them
-//	commands.go the count of the commands sent
-//	shared.go   a question that many callers ask at one time
-//	update.go   an update, while it is put together
-//	encode.go   and as it is sent
-//	find.go     many documents
-//	epoch.go    the elections of a primary
-//	tenure.go   what is written for a holder, and how long that may be trusted
-//	sharded.go  what a sharded collection must be like
-//	takeover.go which holders are over (§4.3)
-//
 // It knows nothing of the fields in which a store keeps its holders.
 package mongobase
 

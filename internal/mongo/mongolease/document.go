@@ -27,7 +27,7 @@ type Record interface {
 }
 
 // A Document holds what the documents of all stores have in common, as read. Their records
-// embed it.
+// embed it: it has most methods of a Record.
 type Document struct {
 	Stranger string // why it is not a lock of this library; empty if it is
 	Holders  []Holder
@@ -36,7 +36,6 @@ type Document struct {
 	Stamp    bson.Timestamp // of a confirm step
 }
 
-// Holder returns the acquisition with that ID.
 func (d Document) Holder(id string) (Holder, bool) {
 	for _, h := range d.Holders {
 		if h.ID == id {
@@ -46,7 +45,6 @@ func (d Document) Holder(id string) (Holder, bool) {
 	return Holder{}, false
 }
 
-// Marks returns what is needed of each holder to judge whether it is over.
 func (d Document) Marks() []mongobase.Mark {
 	marks := make([]mongobase.Mark, len(d.Holders))
 	for i, h := range d.Holders {
@@ -55,10 +53,8 @@ func (d Document) Marks() []mongobase.Mark {
 	return marks
 }
 
-// Waiters returns the line.
 func (d Document) Waiters() []store.Waiter { return d.Line }
 
-// Drawn returns the server's time of the last write, and a timestamp of a confirm step.
 func (d Document) Drawn() (at time.Time, stamp bson.Timestamp) { return d.At, d.Stamp }
 
 // Seen returns what people are shown of its holders, which are in that mode, and of its line.

@@ -125,35 +125,32 @@ func indexOf(line []store.Waiter, p store.Place) int {
 }
 
 // Stand returns the document that is in the way of a claim, with the claim's place in its line,
-// if the claim has a place: standing in line is the look. ours is the filter of the document if
-// it is a lock of this library. A claim without a place only reads, as look does, or writes
-// nothing but the time if only a write tells that (through a mongos). Nothing is found if the
+// if the claim has a place: standing in line is the look. A claim without a place only reads, or
+// writes nothing but the time if only a write tells that (through a mongos). Nothing is found if the
 // document is gone, if it is a stranger's, or if its line is full.
 //
 // The command of a place goes in the session of the claim's attempt: once it is answered, the
 // server refuses what the attempt sent before.
-func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim, ours bson.D, look func(context.Context) (Image[R], error)) (image Image[R], err error) {
+func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err error) {
 	if c.Place == "" {
-		if s.Base.Kind().Router && !s.Base.Now().Fresh {
-			if image, err = s.Sample(ctx, c, ours); err != nil || image.Found() {
-				return image, err
-			}
+		if image, err = s.Sample(ctx, c); err != nil || image.Found() {
+			return image, err
 		}
-		return look(ctx)
+		return s.FindOne(ctx, c.Names)
 	}
 	if c.InLine {
-		if image, err = s.StillWaits(ctx, c, ours); err != nil || image.Found() {
+		if image, err = s.StillWaits(ctx, c); err != nil || image.Found() {
 			return image, err
 		}
 	}
-	image, err = s.step(ctx, Wait, c, ours,
+	image, err = s.step(ctx, Wait, c,
 		[]bson.E{{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places() + "." + strconv.Itoa(store.LineMost-1))},
 		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
 		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
 	if c.InLine = image.Found(); !c.InLine || err != nil || c.Place.Priority() == 0 {
 		return image, err
 	}
-	return s.moveUp(ctx, c, ours, image)
+	return s.moveUp(ctx, c, image)
 }
 
 // moveTries is how often a place tries to move up while others come and go.
@@ -161,7 +158,7 @@ const moveTries = 16
 
 // moveUp moves the place of a claim before those of lower priorities, if the image shows some before
 // it. It compares the line as a whole, and looks again if that has changed.
-func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, ours bson.D, image Image[R]) (Image[R], error) {
+func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, image Image[R]) (Image[R], error) {
 	for range moveTries {
 		line := image.Record.Waiters()
 		at := indexOf(line, c.Place)
@@ -170,11 +167,11 @@ func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, ours bson.D, image I
 		}
 		before := Places(line)
 		after := slices.Insert(slices.Delete(slices.Clone(before), at, at+1), c.Place.Joins(line[:at]), c.Place)
-		moved, err := s.step(ctx, Wait, c, ours, []bson.E{{Key: s.Lock.places(), Value: listed(before)}}, mongobase.Change{}.Set(s.Lock.places(), listed(after)))
+		moved, err := s.step(ctx, Wait, c, []bson.E{{Key: s.Lock.places(), Value: listed(before)}}, mongobase.Change{}.Set(s.Lock.places(), listed(after)))
 		if err != nil || moved.Found() {
 			return moved, err
 		}
-		image, err = s.refresh(ctx, c, ours)
+		image, err = s.refresh(ctx, c)
 		if c.InLine = err == nil && image.Found(); !c.InLine { // it was passed meanwhile
 			return image, err
 		}
@@ -184,29 +181,33 @@ func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, ours bson.D, image I
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image
 // shows the line.
-func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim, ours bson.D) (Image[R], error) {
-	image, err := s.refresh(ctx, c, ours)
+func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim) (Image[R], error) {
+	image, err := s.refresh(ctx, c)
 	if c.InLine = err == nil && image.Found(); !c.InLine || c.Place.Priority() == 0 {
 		return image, err
 	}
-	return s.moveUp(ctx, c, ours, image)
+	return s.moveUp(ctx, c, image)
 }
 
-func (s *Steps[R, X]) refresh(ctx context.Context, c *Claim, ours bson.D) (Image[R], error) {
-	return s.step(ctx, Refresh, c, ours, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
+func (s *Steps[R, X]) refresh(ctx context.Context, c *Claim) (Image[R], error) {
+	return s.step(ctx, Refresh, c, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
 }
 
-// Sample writes nothing but the server's time.
-func (s *Steps[R, X]) Sample(ctx context.Context, c *Claim, ours bson.D) (Image[R], error) {
-	return s.step(ctx, Draw, c, ours, nil, nil)
+// Sample writes nothing but the server's time: through a mongos, where only a write tells that, if
+// the sample at hand is old. Otherwise it finds nothing.
+func (s *Steps[R, X]) Sample(ctx context.Context, c *Claim) (image Image[R], err error) {
+	if !s.Base.Kind().Router || s.Base.Now().Fresh {
+		return image, nil
+	}
+	return s.step(ctx, Draw, c, nil, nil)
 }
 
 // step sends a command of the claim's place, with the server's time in some more fields.
-func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, ours bson.D, conditions []bson.E, u mongobase.Change, dates ...string) (Image[R], error) {
+func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, conditions []bson.E, u mongobase.Change, dates ...string) (Image[R], error) {
 	for _, d := range dates {
 		u = u.Add("$currentDate", bson.E{Key: d, Value: true})
 	}
-	filter := append(slices.Clip(ours), conditions...)
+	filter := append(slices.Clip(c.Ours), conditions...)
 	u = u.Add("$currentDate", bson.E{Key: s.Lock.Path(FieldAt), Value: true})
 	if end := s.awaited(c.ID); len(dates) > 0 && len(end) > 0 {
 		u = u.Add("$max", end...)
@@ -236,31 +237,31 @@ func (s *Steps[R, X]) awaited(id string) []bson.E {
 
 // Obstacle is Stand once the claim was refused, and finds whatever document is there: the line
 // may be full, or have the place already. A full line first loses the places that are stale.
-func (s *Steps[R, X]) Obstacle(ctx context.Context, c *Claim, ours bson.D, look func(context.Context) (Image[R], error)) (Image[R], error) {
-	image, err := s.Stand(ctx, c, ours, look)
+func (s *Steps[R, X]) Obstacle(ctx context.Context, c *Claim) (Image[R], error) {
+	image, err := s.Stand(ctx, c)
 	if err != nil || image.Found() || c.Place == "" {
 		return image, err
 	}
-	if image, err = look(ctx); err != nil {
+	if image, err = s.FindOne(ctx, c.Names); err != nil {
 		return image, err
 	}
 	line := image.Record.Waiters()
 	c.InLine = indexOf(line, c.Place) >= 0
 	if !c.InLine {
-		if room, err := s.makeRoom(ctx, ours, s.Status(c.Key, image.Record)); err != nil || !room {
+		if room, err := s.makeRoom(ctx, c, s.Status(c.Key, image.Record)); err != nil || !room {
 			return image, err
 		}
 	}
-	if again, err := s.Stand(ctx, c, ours, look); err != nil || again.Found() {
+	if again, err := s.Stand(ctx, c); err != nil || again.Found() {
 		return again, err
 	}
 	return image, nil
 }
 
 // makeRoom takes the places that are stale out of a full line, and reports whether there were any.
-func (s *Steps[R, X]) makeRoom(ctx context.Context, ours bson.D, seen store.Status) (bool, error) {
+func (s *Steps[R, X]) makeRoom(ctx context.Context, c *Claim, seen store.Status) (bool, error) {
 	var gone []store.Place
-	filter := slices.Clip(ours)
+	filter := slices.Clip(c.Ours)
 	for _, w := range seen.Line {
 		if seen.Stale(w) {
 			gone = append(gone, w.Place)

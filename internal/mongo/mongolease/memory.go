@@ -5,21 +5,20 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/swept"
 )
 
 // A Memory holds what a store remembers of its leases, by their IDs. The zero value is ready
 // for use.
 type Memory[X any] struct {
 	// These may be nil. OnRenewed is called for a renewal that was sent at sent, and may change
-	// what is remembered. It runs with the memory locked, as OnForgotten does. OnLost is called
-	// for a lease that a renewal found gone, before it is forgotten.
-	OnRenewed   func(l *Lease[X], sent mongoclock.Moment)
-	OnForgotten func(id string)
-	OnLost      func(l Lease[X])
+	// what is remembered. It runs with the memory locked. OnLost is called for a lease that a
+	// renewal found gone, before it is forgotten.
+	OnRenewed func(l *Lease[X], sent mongoclock.Moment)
+	OnLost    func(l Lease[X])
 
-	mu      sync.Mutex // protects the rest; never held across a command
-	leases  map[string]Lease[X]
-	sweepAt int
+	mu     sync.Mutex // protects leases; never held across a command
+	leases swept.Map[string, Lease[X]]
 }
 
 // A Lease is remembered from its grant to its end. If a lease is not remembered, the store
@@ -37,19 +36,7 @@ type Lease[X any] struct {
 func (m *Memory[X]) Granted(id string, l Lease[X], now mongoclock.Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leases == nil {
-		m.leases = map[string]Lease[X]{}
-	}
-	m.leases[id] = l
-	if len(m.leases) < m.sweepAt {
-		return
-	}
-	for old, l := range m.leases { // those that were not released
-		if l.Until < now {
-			m.forget(old)
-		}
-	}
-	m.sweepAt = max(64, 2*len(m.leases))
+	m.leases.Put(id, l, func(_ string, old Lease[X]) bool { return old.Until < now }) // those that were not released
 }
 
 // Renewed remembers until when a renewal that was sent at sent lets a lease be trusted.
@@ -66,9 +53,9 @@ func (m *Memory[X]) Renewed(id string, sent, until mongoclock.Moment) {
 func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l, ok := m.leases[id]; ok {
+	if l, ok := m.leases.All[id]; ok {
 		change(&l)
-		m.leases[id] = l
+		m.leases.All[id] = l
 	}
 }
 
@@ -76,7 +63,7 @@ func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
 func (m *Memory[X]) Of(id string) (Lease[X], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l, ok := m.leases[id]
+	l, ok := m.leases.All[id]
 	return l, ok
 }
 
@@ -84,7 +71,7 @@ func (m *Memory[X]) Of(id string) (Lease[X], bool) {
 func (m *Memory[X]) Find(is func(X) bool) (Lease[X], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range m.leases {
+	for _, l := range m.leases.All {
 		if is(l.Own) {
 			return l, true
 		}
@@ -92,13 +79,11 @@ func (m *Memory[X]) Find(is func(X) bool) (Lease[X], bool) {
 	return Lease[X]{}, false
 }
 
-// Forget forgets leases that have ended.
-func (m *Memory[X]) Forget(ids ...string) {
+// Forget forgets a lease that has ended.
+func (m *Memory[X]) Forget(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, id := range ids {
-		m.forget(id)
-	}
+	delete(m.leases.All, id)
 }
 
 // Lost forgets a lease that a renewal found gone.
@@ -107,11 +92,4 @@ func (m *Memory[X]) Lost(id string) {
 		m.OnLost(l)
 	}
 	m.Forget(id)
-}
-
-func (m *Memory[X]) forget(id string) {
-	delete(m.leases, id)
-	if m.OnForgotten != nil {
-		m.OnForgotten(id)
-	}
 }

@@ -3,23 +3,6 @@
 // package doclock, which keeps a lock inside a document of the application. The protocol is
 // that of docs/internals/design.md §4.
 //
-//	mongolease.go what a store brings along: its shape, and its records
-//	document.go   what the documents of all stores have in common
-//	send.go       one command
-//	acquire.go    what follows the commands of a claim
-//	line.go       the line of waiters
-//	grant.go      from an applied claim to a grant: token, time left
-//	renew.go      renew, one and many
-//	session.go    holders under a session
-//	shards.go     whose clock tells the time, where each shard has one
-//	end.go        release, break, clean up, transfer: around the store's own command
-//	bulk.go       many releases
-//	release.go    how durably a release is written, and why it found no holder
-//	look.go       reads of some keys
-//	list.go       reads of all keys
-//	holder.go     the fields of a holder, which all stores share, and what is written to them
-//	memory.go     what is remembered of a lease
-//
 // It is a library of verbs. Each store has commands of its own, and says which one comes next;
 // this package says what an answer means.
 package mongolease
@@ -130,6 +113,8 @@ type Claim struct {
 	store.Claim
 	Attempt *mongobase.Attempt
 	Sent    mongoclock.Moment // when the call began: trust counts from here
+	Names   bson.D            // the filter of the document, whoever made it
+	Ours    bson.D            // and if it is a lock of this library
 
 	// CleanUp removes the claim by its ID, in the attempt's session. It returns the key as that
 	// left it, or nothing if the claim was not there.

@@ -86,14 +86,6 @@ func (s *Steps[R, X]) learn(ctx context.Context, seen ...R) {
 	}
 }
 
-func recordsOf[R Record](images []Image[R]) []R {
-	all := make([]R, len(images))
-	for i, image := range images {
-		all[i] = image.Record
-	}
-	return all
-}
-
 // Insert begins a record that lasts for ttl and is renewed by Renew, with an upsert whose
 // filter finds nothing. It returns how long the record may be trusted, from the start of the
 // call.
