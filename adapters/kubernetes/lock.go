@@ -52,7 +52,7 @@ type Lock struct {
 	identity string
 	timing   Timing
 
-	mu      sync.Mutex
+	mu      sync.Mutex       // protects what follows; never held across a call
 	lease   *mongolock.Lease // the last lease that was granted
 	leading bool             // from "became leader" to "stopped leading"
 	over    bool             // the lease belongs to a term that is over
@@ -150,11 +150,12 @@ func (l *Lock) Lease() *mongolock.Lease {
 // lost in a term that has not ended.
 func (l *Lock) held() (lease *mongolock.Lease, spent bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lease != nil && l.lease.Err() == nil {
-		return l.lease, false
+	lease, spent = l.lease, l.leading
+	l.mu.Unlock()
+	if lease != nil && lease.Err() == nil { // outside the lock: Err may run code of the application, which asks this Lock
+		return lease, false
 	}
-	return nil, l.leading
+	return nil, spent
 }
 
 // leftOver reports whether the lease is of an earlier term and was not released: a new term has

@@ -321,3 +321,44 @@ func ExampleNew() {
 	}))
 	// Output: leads true
 }
+
+// asking is a log handler that asks a lock.
+type asking struct {
+	slog.Handler
+	of atomic.Pointer[kubelock.Lock]
+}
+
+func (a *asking) Enabled(context.Context, slog.Level) bool { return true }
+func (a *asking) Handle(context.Context, slog.Record) error {
+	if l := a.of.Load(); l != nil {
+		l.Lease()
+	}
+	return nil
+}
+
+// The call that finds a lease to be over logs that, and runs what the application has bound to its contexts. In real
+// time, as a bubble waits for whom a mutex stops.
+func TestALockCanBeAskedByWhatTheLossOfItsLeaseCalls(t *testing.T) {
+	for range 20 { // the timer of the lease may be first
+		log := &asking{}
+		c, err := mongolock.NewWithStore(memstore.New(), mongolock.WithLogger(slog.New(log)))
+		require.NoError(t, err)
+		l, err := kubelock.New(c, key, "a", kubelock.Timing{LeaseDuration: 150 * time.Millisecond, RenewDeadline: 50 * time.Millisecond, RetryPeriod: 10 * time.Millisecond})
+		require.NoError(t, err)
+		require.NoError(t, l.Create(t.Context(), names("a")))
+		log.of.Store(l)
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			for began := time.Now(); time.Since(began) < 200*time.Millisecond; {
+				_, _, _ = l.Get(t.Context())
+			}
+		}()
+		select {
+		case <-asked:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the lock is locked for ever")
+		}
+		_ = c.Close()
+	}
+}
