@@ -75,13 +75,13 @@ func (e *HeldError) Ahead() int {
 }
 
 func (e *HeldError) Error() string {
-	var first *Holder
+	var first *Holder // that works, if one does
 	live, confirming, released := 0, 0, 0
 	for i, h := range e.Holders {
 		if !e.Live(h) {
 			continue
 		}
-		if live++; live == 1 {
+		if live++; first == nil || first.Released && !h.Released {
 			first = &e.Holders[i]
 		}
 		if h.Released {

@@ -53,7 +53,7 @@ func TestAHeldErrorSaysThatAKeyIsOnlyKept(t *testing.T) {
 	}{
 		{[]store.Holder{done}, `"k" is kept by billing-1, which released it, for another 20s`},
 		{[]store.Holder{ranOut, done}, `"k" is kept by billing-1, which released it, for another 20s`},
-		{[]store.Holder{done, works}, `"k" is held by billing-1 and 1 more for another 30s unless renewed`},
+		{[]store.Holder{done, works}, `"k" is held by billing-2 and 1 more for another 30s unless renewed`},
 		{[]store.Holder{ranOut}, `"k" is held`},
 	} {
 		err := &store.HeldError{Status: store.Status{Key: "k", Mode: store.Shared, Now: now, Holders: test.holders}}

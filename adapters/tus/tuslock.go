@@ -21,6 +21,7 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // prefix comes before the ID of an upload in its key.
@@ -33,12 +34,30 @@ type Locker struct {
 }
 
 // New makes a Locker that locks with l. The options, TTL and Note for two, are those of each lease.
-// An upload has one lock at a time: with Shared and OneOf every Lock fails.
+// An upload has one lock at a time: Shared and OneOf are refused.
 func New(l mongolock.Locker, opts ...mongolock.AcquireOption) (*Locker, error) {
 	if l == nil {
 		return nil, errors.New("tuslock: New: the locker is nil")
 	}
-	return &Locker{l, append([]mongolock.AcquireOption{mongolock.Yielding()}, opts...)}, nil
+	opts = append([]mongolock.AcquireOption{mongolock.Yielding()}, opts...)
+	if err := checkLease(opts); err != nil {
+		return nil, err
+	}
+	return &Locker{l, opts}, nil
+}
+
+// checkLease asks a store in memory what the options of a lease come to. Those that share a key do not go with
+// Yielding.
+func checkLease(opts []mongolock.AcquireOption) error {
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it is in memory
+	if _, err := client.TryAcquire(context.Background(), prefix, opts...); err != nil {
+		return fmt.Errorf("tuslock: New: %w", err)
+	}
+	return nil
 }
 
 // UseIn makes the handlers of a composer use this Locker.

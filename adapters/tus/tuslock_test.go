@@ -127,6 +127,11 @@ func TestAStoreThatFailsIsNoTimeout(t *testing.T) {
 		require.ErrorIs(t, err, down)
 		require.NotErrorIs(t, err, handler.ErrLockTimeout)
 		require.EqualError(t, k.Unlock(), "tuslock: Unlock of a lock that is not locked")
+		for want, opt := range map[string]mongolock.AcquireOption{"Shared": mongolock.Shared(), "OneOf": mongolock.OneOf(2), "TTL(1ns)": mongolock.TTL(1)} {
+			_, err := tuslock.New(locks, opt)
+			require.ErrorContains(t, err, "tuslock: New: ")
+			require.ErrorContains(t, err, want)
+		}
 		_, err = tuslock.New(nil)
 		require.EqualError(t, err, "tuslock: New: the locker is nil")
 	})
