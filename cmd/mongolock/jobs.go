@@ -139,7 +139,12 @@ func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 		}
 		return p.row(v)
 	}
-	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format("2006-01-02 15:04:05")
+	}
 	next := "no more"
 	if !s.Next.IsZero() {
 		next = "next, in " + span(s.Next.Sub(s.Now))

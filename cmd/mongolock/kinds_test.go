@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +27,7 @@ import (
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // prints is what the program prints, ending well.
@@ -56,10 +60,49 @@ func TestLeadersShowsTheLeaders(t *testing.T) {
 	assert.Regexp(t, `^billing\tbilling-7\t.*\nother\tnobody leads\t`, p.prints("leaders", "billing", "other"))
 	assert.Regexp(t, `^\{"key":"billing","owner":"billing-7","note":"10.0.0.7:8080","since":"[^"]+","leftSeconds":[0-9.]+\}\n$`, p.prints("leaders", "--output", "json"))
 
-	watch := p.start("leaders", "billing", "--watch")
+	watch, inJSON := p.start("leaders", "billing", "--watch"), p.start("leaders", "billing", "--watch", "--output", "json")
+	require.Eventually(t, func() bool { return strings.Contains(inJSON.out.String(), `"note":"10.0.0.7:8080"`) }, pace.Of(10*time.Second), 10*time.Millisecond)
+	inJSON.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+int(syscall.SIGTERM), inJSON.code())
 	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "billing\tbilling-7\t") }, pace.Of(10*time.Second), 10*time.Millisecond)
 	cancel()
 	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "nobody leads") }, pace.Of(10*time.Second), 10*time.Millisecond)
+	watch.signal(syscall.SIGINT)
+	assert.Zero(t, watch.code(), "the usual end")
+}
+
+// away is an inspector whose server is away for the first looks.
+type away struct {
+	leader.Inspector
+	looks int
+}
+
+func (a *away) Inspect(ctx context.Context, key string) (mongolock.Status, error) {
+	if a.looks++; a.looks <= 3 {
+		return mongolock.Status{}, errors.New("no primary")
+	}
+	return a.Inspector.Inspect(ctx, key)
+}
+
+func TestAWatchOfALeaderGoesOnWhenTheServerWasAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := mongolock.NewWithStore(memstore.New())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var out, errs bytes.Buffer
+		c := &leadersCmd{Keys: []string{"billing"}}
+		require.NoError(t, c.follow(ctx, &app{stderr: &errs}, &away{Inspector: client}, &printer{w: &out}))
+		assert.Equal(t, "billing\tnobody leads\t\n", out.String())
+		assert.Equal(t, "mongolock: cannot look, trying again: leader: no primary\n", errs.String())
+		require.NoError(t, client.Close())
+	})
+}
+
+func TestAJobThatIsNotDueAgainHasNoDueTime(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, (&jobsLsCmd{}).one(&printer{w: &out}, schedule.State{Job: "once", Plan: "at noon"}, 1))
+	assert.Equal(t, "once\tat noon\t\tno more\t\t\t\n", out.String())
 }
 
 func TestPartitionsShowsWhichWorkerHasWhich(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -67,11 +68,11 @@ func (c *leadersCmd) Run(a *app) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
+	err := a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
 		p := a.printer("key", "leader", "for", "lease", "note")
 		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
 		if c.Watch {
-			return c.follow(ctx, client, p)
+			return c.follow(ctx, a, client, p)
 		}
 		show := func(s mongolock.Status, always bool) error {
 			if v := leaderOf(s); always || v.Owner != "" {
@@ -100,18 +101,28 @@ func (c *leadersCmd) Run(a *app) error {
 		}
 		return p.flush()
 	})
+	if c.Watch {
+		return watched(ctx, err)
+	}
+	return refusedBy(ctx, err)
 }
 
-// follow shows each change of one key's leader.
-func (c *leadersCmd) follow(ctx context.Context, client *mongolock.Client, p *printer) error {
+// follow shows each change of one key's leader. Of failed looks in a row it reports the first.
+func (c *leadersCmd) follow(ctx context.Context, a *app, in leader.Inspector, p *printer) error {
 	p.tty = false
-	for l, err := range leader.Watch(ctx, client, c.Keys[0]) {
+	failed := false
+	for l, err := range leader.Watch(ctx, in, c.Keys[0]) {
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			return err
+			if !failed {
+				fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
+			}
+			failed = true
+			continue
 		}
+		failed = false
 		who := cell{text: shown(l.Owner)}
 		if l.Owner == "" {
 			who.text = "nobody leads"
@@ -120,7 +131,7 @@ func (c *leadersCmd) follow(ctx context.Context, client *mongolock.Client, p *pr
 		if !l.Since.IsZero() {
 			since = l.Since.UTC().Format(time.RFC3339)
 		}
-		if err := p.row(leaderView{Key: c.Keys[0], Owner: l.Owner, Since: l.Since.UTC()}, cell{text: shown(c.Keys[0])}, who, cell{text: since}); err != nil {
+		if err := p.row(leaderView{Key: c.Keys[0], Owner: l.Owner, Note: l.Note, Since: l.Since.UTC()}, cell{text: shown(c.Keys[0])}, who, cell{text: since}); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@
 //	guard_*.go   the second process, which ends the command if this one cannot; guardian_*.go keeps it running
 //	keys.go      ls and show; break.go and watch.go have those
 //	listen.go    watch: when it looks
-//	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break
+//	paths.go     paths lock; holding.go takes the path, pathlist.go has ls and break
 //	leaders.go   leaders; partitions.go has partitions, jobs.go jobs, documents.go documents
 //	doctor*.go   doctor, a file for each group of checks
 //	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)

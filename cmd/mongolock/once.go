@@ -185,7 +185,7 @@ func (c *onceCmd) was(ctx context.Context, coll *mongo.Collection) string {
 	return fmt.Sprintf("%s: by run %d, of %s, at %s", text, last.Number, shown(last.Owner), last.Ended.UTC().Format(time.RFC3339))
 }
 
-// refusedBy returns the error of a command that did not begin: the signal's, if one came.
+// refusedBy returns the error of a command that did not begin, or only looks: the signal's, if one came.
 func refusedBy(ctx context.Context, err error) error {
 	var s *signalError
 	if errors.As(context.Cause(ctx), &s) {

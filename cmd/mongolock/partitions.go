@@ -104,7 +104,7 @@ func (c *partitionsCmd) Run(a *app) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
+	return refusedBy(ctx, a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
 		if c.Resize != nil {
 			return a.resize(ctx, client, c.Names[0], *c.Resize)
 		}
@@ -129,7 +129,7 @@ func (c *partitionsCmd) Run(a *app) error {
 			}
 		}
 		return p.flush()
-	})
+	}))
 }
 
 // resize changes the number of partitions. It says on standard error if there was no worker: a name may be

@@ -190,14 +190,16 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return c.lines(ctx, a, client, p, out)
 	})
+	return watched(ctx, err)
+}
+
+// watched returns the error of a command that a signal ends.
+func watched(ctx context.Context, err error) error {
 	var s *signalError
-	if errors.As(context.Cause(ctx), &s) {
-		if s.signal == interrupt {
-			return nil // the usual end of watch
-		}
-		return exitf(exitSignal+int(s.signal), "")
+	if errors.As(context.Cause(ctx), &s) && s.signal == interrupt {
+		return nil // the usual end of watch
 	}
-	return err
+	return refusedBy(ctx, err)
 }
 
 // lines writes each change. A failed look is reported, and repeated.
