@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,4 +96,24 @@ func TestTheGuardSignalsNoGroupThatWasEmptyBefore(t *testing.T) {
 	assert.Len(t, g.sent, 4, "it was signalled again")
 	w.orphan = true
 	assert.True(t, w.act(), "without a holder there is nothing left to guard")
+}
+
+// The signal comes at the moment when signals go to the command.
+func TestASignalBeforeTheCommandIsNotLost(t *testing.T) {
+	mine := make(chan os.Signal, 1)
+	signal.Notify(mine, syscall.SIGTERM) // or one that comes late would end this process
+	defer signal.Stop(mine)
+	for range 100 {
+		ctx, caught := untilSignal()
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		err := hold(task{begin: func() error {
+			err := begun(ctx, caught)
+			require.Error(t, err, "the signal")
+			return err
+		}}, lost{}, teller{})
+		<-mine
+		code, _ := verdict(err)
+		require.Equal(t, exitSignal+int(syscall.SIGTERM), code)
+		require.ErrorIs(t, &unfinished{err.(*exitError), err.(*exitError).told}, context.Canceled, "once records that it was stopped")
+	}
 }

@@ -152,7 +152,7 @@ func (c *onceCmd) Run(a *app) error {
 	err = once.Do(ctx, coll, c.Name, func(_ context.Context, run once.Run) error {
 		ran = true
 		t.tell("granted", "", map[string]any{"token": decimal(run.Token()), "run": run.Number()})
-		caught() // from here on signals go to the command
+		task.begin = func() error { return begun(ctx, caught) }
 		task.env = append(environment(c.Name, run.Token(), run.Lease().Remaining(), c.MaxHold), "MONGOLOCK_RUN="+strconv.Itoa(run.Number()))
 		err := hold(task, run.Lease(), t)
 		var exit *exitError

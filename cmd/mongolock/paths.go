@@ -174,7 +174,7 @@ func (c *pathLockCmd) Run(a *app) error {
 		return c.refused(ctx, err)
 	}
 	t.tell("granted", "", map[string]any{"path": clean})
-	caught() // from here on signals go to the command
+	task.begin = func() error { return begun(ctx, caught) }
 	task.env = []string{
 		"MONGOLOCK_KEY=" + clean,
 		"MONGOLOCK_PATH_TOKEN=" + h.Lock.Token,

@@ -207,8 +207,8 @@ func (c *runCmd) Run(a *app) error {
 		return c.refused(ctx, err)
 	}
 	t.tell("granted", "", map[string]any{"token": decimal(lease.Token())})
-	caught() // from here on signals go to the command
 
+	task.begin = func() error { return begun(ctx, caught) }
 	task.env = environment(c.Key, lease.Token(), lease.Remaining(), c.MaxHold)
 	err = hold(task, lease, t)
 	var e *exitError

@@ -55,8 +55,11 @@ func hold(task task, lease held, t teller) error {
 		signals: make(chan os.Signal, 16),
 	}
 	j.note()
-	j.listen()
+	j.listen() // before the caller stops doing so
 	defer signal.Stop(j.signals)
+	if err := j.begin(); err != nil {
+		return err
+	}
 	if os.Getpid() == 1 {
 		j.children = make(chan os.Signal, 1)
 		signal.Notify(j.children, syscall.SIGCHLD)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ type task struct {
 	argv        []string
 	env         []string // in addition to this process's own
 	ttl, margin time.Duration
+
+	begin func() error // called when signals go to the command; an error says that one came before
 }
 
 // A held is the lock that a command is run under. A *mongolock.Lease is one.
@@ -190,14 +193,37 @@ func untilSignal() (context.Context, func()) {
 			signal.Notify(signals, s)
 		}
 	}
+	over, ended := make(chan struct{}), make(chan struct{})
 	go func() { // ends with stop
+		defer close(ended)
+		defer cancel(nil)
 		select {
 		case s := <-signals:
 			cancel(&signalError{s.(syscall.Signal)})
-		case <-ctx.Done():
+			return
+		case <-over:
+		}
+		select { // one that came just before
+		case s := <-signals:
+			cancel(&signalError{s.(syscall.Signal)})
+		default:
 		}
 	}()
-	return ctx, func() { signal.Stop(signals); cancel(nil) }
+	return ctx, sync.OnceFunc(func() {
+		signal.Stop(signals)
+		close(over)
+		<-ended
+	})
+}
+
+// begun ends the time in which signals end ctx, and returns an error if one came.
+func begun(ctx context.Context, caught func()) error {
+	caught()
+	var s *signalError
+	if errors.As(context.Cause(ctx), &s) {
+		return &exitError{code: exitSignal + int(s.signal), told: true, unbegun: true}
+	}
+	return nil
 }
 
 type signalError struct{ signal syscall.Signal }
