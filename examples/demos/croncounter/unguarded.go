@@ -45,7 +45,7 @@ func (w *worker) try(ctx context.Context, locks *mongolock.Client, tick int64, n
 	lease, err := locks.TryAcquire(ctx, key)
 	var held *mongolock.HeldError
 	if errors.As(err, &held) {
-		w.say(tick, now, "skips it: held by %s", held.Holders[0].Owner)
+		w.say(tick, now, "skips it: %v", held)
 		return nil
 	}
 	if err != nil {
