@@ -161,8 +161,9 @@ func TestALockOfAWaiterThatCouldNotBeWithdrawnIsTakenBack(t *testing.T) {
 	var finds, removals atomic.Int64
 	refused := testserver.Fate{Instead: bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 8000}, {Key: "errmsg", Value: "not now"}}}
 	line.Set(func(command string, c bson.Raw) testserver.Fate {
+		in, _ := c.Lookup("find").StringValueOK() // or in the feed's collection
 		switch id, _ := c.Lookup("query", "_id").StringValueOK(); {
-		case command == "find" && finds.Add(1) == 2, // the first is the look after the lock was added
+		case in == f.coll.Name() && finds.Add(1) == 2, // the first is the look after the lock was added
 			command == "findAndModify" && strings.HasPrefix(id, "urn:uuid:") && removals.Add(1) == 1:
 			return refused
 		}
