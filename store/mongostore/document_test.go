@@ -69,3 +69,12 @@ func TestAHolderThatNoFilterCanNameIsForeign(t *testing.T) {
 		assert.Equal(t, foreign, r.Stranger != "", "%s: %s", id, r.Stranger)
 	}
 }
+
+// Somebody wrote it by hand. As a time.Duration each would be half a millisecond.
+func TestATTLThatNoDurationHoldsIsNotShort(t *testing.T) {
+	for ms, foreign := range map[int64]bool{18_446_744_073_710: false, -18_446_744_073_709: true} {
+		h, ok := readHolder("ID", bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: marshalled(t, bson.D{{Key: "expireAt", Value: time.Now()}, {Key: "ttl", Value: ms}, {Key: "beat", Value: int64(1)}})})
+		assert.Equal(t, !foreign, ok)
+		assert.True(t, foreign || h.TTL > 365*24*time.Hour, "%v", h.TTL)
+	}
+}

@@ -175,7 +175,7 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.ExpireAt, _ = mongobase.Time(v)
 	case FieldTTL:
 		ms, _ := v.AsInt64OK()
-		h.TTL = time.Duration(min(ms, math.MaxInt32*1000)) * time.Millisecond // so that sums of any cannot overflow
+		h.TTL = time.Duration(max(0, min(ms, math.MaxInt32*1000))) * time.Millisecond // so that sums of any cannot overflow
 	case FieldBeat:
 		h.Beat, _ = v.AsInt64OK()
 	case FieldEpoch:
