@@ -129,18 +129,22 @@ func (w *write) fencedOff(ctx context.Context, filter any) (known bool, refusal 
 // has now, even if that may be rolled back later, because the write was judged by it.
 func (w *write) newer(ctx context.Context, filter any) (int64, error) {
 	coll := w.coll.Clone(options.Collection().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local()))
-	opts := options.FindOne().SetProjection(bson.D{{Key: w.field, Value: 1}})
+	opts := options.Find().SetLimit(-1).SetProjection(bson.D{{Key: w.field, Value: 1}}) // -1: one, and no cursor; FindOne has no Let
+	if w.let != nil {
+		opts.SetLet(w.let)
+	}
 	if w.collation != nil {
 		opts.SetCollation(w.collation)
 	}
-	doc, err := coll.FindOne(ctx, filter, opts).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return 0, nil
-	}
+	cursor, err := coll.Find(ctx, filter, opts)
 	if err != nil {
 		return 0, err
 	}
-	field := doc.Lookup(w.field)
+	defer cursor.Close(ctx)
+	if !cursor.Next(ctx) {
+		return 0, cursor.Err()
+	}
+	field := cursor.Current.Lookup(w.field)
 	switch field.Type {
 	case 0, bson.TypeNull:
 		return 0, nil

@@ -102,6 +102,7 @@ type write struct {
 
 	upsert    bool
 	collation *options.Collation
+	let       any
 }
 
 // newWrite applies the options and checks everything but the documents.
@@ -138,6 +139,9 @@ func (w *write) readDriverOptions() error {
 	w.collation = u.Collation
 	if w.collation == nil {
 		w.collation = r.Collation
+	}
+	if w.let = u.Let; w.let == nil {
+		w.let = r.Let
 	}
 	w.upsert = u.Upsert != nil && *u.Upsert || r.Upsert != nil && *r.Upsert
 	return nil
