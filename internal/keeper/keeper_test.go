@@ -232,6 +232,41 @@ func TestNoItemIsRenewedAfterRemoveUntilItIsAddedAgain(t *testing.T) {
 	})
 }
 
+func TestPlanMovesTheNextRenewal(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		x := s.things(1, ttl)[0]
+		s.Plan(x, s.clock.Now().Add(time.Second))
+		s.Plan(x, s.clock.Now().Add(2*time.Second))
+		time.Sleep(1500 * time.Millisecond)
+		assert.Empty(t, s.seen())
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{1}, s.seen())
+		s.Plan(x, s.clock.Now().Add(time.Second))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, []int{1, 1}, s.seen(), "sooner than the alarm was set")
+		s.Add(x, s.clock.Now())
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{1, 1}, s.seen(), "one was planned")
+	})
+}
+
+func TestWhatGoesOnWithoutAPlanIsRenewedOnceItHasOne(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		x := s.things(1, ttl)[0]
+		s.Remove(x)
+		s.Again(x, false)
+		time.Sleep(ttl / 2)
+		assert.Empty(t, s.seen())
+		s.Plan(x, s.clock.Now())
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{1}, s.seen())
+		s.Remove(x)
+		s.Add(x, s.clock.Now())
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{1, 1}, s.seen(), "or is added")
+	})
+}
+
 func TestAnItemThatHasEndedIsNotRenewed(t *testing.T) {
 	in(t, func(t *testing.T, s *server) {
 		all := s.things(2, ttl)
