@@ -61,10 +61,10 @@ type Host struct {
 	Mute    bool       // the feed is not listened to
 	Address string     // at which this process hears notices
 	Look    func(ctx context.Context, keys []string) ([]store.Status, error)
-	Call    time.Duration // the longest that a call may take
-	Batch   int           // the most keys in one read
-	Still   time.Duration // for how long a holder may be seen that has announced its release already
-	Stop    <-chan struct{}
+	Call    time.Duration   // the longest that a call may take
+	Batch   int             // the most keys in one read
+	Still   time.Duration   // for how long a holder may be seen that has announced its release already
+	Stop    <-chan struct{} // closed when nobody waits any more
 	Waiters Waiters
 	Logger  *slog.Logger
 }
@@ -83,7 +83,6 @@ type Watch struct {
 	poll       *time.Timer
 	polling    bool // the timer is set, or a poll is under way
 	interval   time.Duration
-	stopped    bool
 	old        bool             // the feed is reopened only because it is old: one look is enough, when it is open
 	quietUntil monotonic.Moment // nothing is announced until then, because the store refused to
 }
@@ -122,10 +121,9 @@ func (w *Watch) Refused(first bool) {
 	w.pollSoon()
 }
 
-// Close ends the feed and the polls. It waits for the feed's callbacks.
+// Close ends the feed and the polls, once Stop is closed. It waits for the feed's callbacks.
 func (w *Watch) Close() {
 	w.mu.Lock()
-	w.stopped = true
 	if w.poll != nil {
 		w.poll.Stop()
 	}
@@ -183,7 +181,7 @@ func (w *Watch) pollSoon() {
 		return
 	default:
 	}
-	if w.polling || w.stopped {
+	if w.polling {
 		return
 	}
 	w.polling = true
@@ -223,9 +221,6 @@ func (w *Watch) look() {
 // changed.
 func (w *Watch) lookAgain() {
 	keys := w.host.Waiters.Keys(true)
-	if len(keys) == 0 {
-		return
-	}
 	w.host.Tasks.Go(func() {
 		if _, err := w.read(keys); err != nil {
 			w.host.Waiters.Ask(keys)

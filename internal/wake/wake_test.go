@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/store"
@@ -31,7 +32,10 @@ type world struct {
 	broken error          // what a read says
 	of     store.Audience // for whom the feed is read
 	gone   bool           // the feed says that there is nothing to hear
+	asked  int            // how often it was asked whether there is a waiter
+	calls  int            // of Notify
 
+	end     func()
 	notices chan store.Notice // what the feed tells, the empty notice first; closed: it breaks
 }
 
@@ -39,14 +43,16 @@ func inBubble(t *testing.T, mute bool, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{notices: make(chan store.Notice)}
+		ctx, stop := context.WithCancel(t.Context())
 		clock := monotonic.New()
 		group := tasks.New(&clock, false)
 		w.Watch = New(Host{
 			Clock: &clock, Tasks: group, Feed: feed{w}, Mute: mute, Look: w.look, Call: time.Second, Batch: 10, Still: 250 * time.Millisecond,
-			Address: "here", Waiters: waiters{w}, Logger: slog.New(slog.DiscardHandler),
+			Address: "here", Stop: ctx.Done(), Waiters: waiters{w}, Logger: slog.New(slog.DiscardHandler),
 		})
+		w.end = func() { stop(); w.Close() }
 		test(t, w)
-		w.Close()
+		w.end()
 		group.Wait()
 	})
 }
@@ -76,7 +82,12 @@ func (w *world) look(_ context.Context, keys []string) ([]store.Status, error) {
 
 type waiters struct{ *world }
 
-func (w waiters) Waiting() bool { return len(w.Keys(false)) > 0 }
+func (w waiters) Waiting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	return len(w.keys) > 0
+}
 
 func (w waiters) Keys(bool) []string {
 	w.mu.Lock()
@@ -101,6 +112,7 @@ type feed struct{ *world }
 func (f feed) Notify(_ context.Context, notices ...store.Notice) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.calls++
 	f.sent = append(f.sent, notices...)
 	return f.refuse
 }
@@ -154,9 +166,12 @@ func TestKeysArePolledWithGrowingPausesUntilTheFeedIsLive(t *testing.T) {
 		assert.Equal(t, 1, reads)
 		time.Sleep(w.host.Still)
 		w.said()
+		w.Refused(true)
+		asked := w.asked
 		time.Sleep(time.Minute)
 		_, reads = w.said()
 		assert.Zero(t, reads, "a live feed tells")
+		assert.Equal(t, asked, w.asked)
 		w.Leave()
 	})
 }
@@ -171,9 +186,39 @@ func TestAKeyThatChangesHandsIsPolledOften(t *testing.T) {
 		w.wait()
 		time.Sleep(time.Second)
 		w.said()
+		asked := w.asked
 		time.Sleep(time.Minute)
 		_, reads = w.said()
 		assert.Zero(t, reads, "there is no waiter")
+		assert.Equal(t, asked, w.asked, "the timer is not set")
+	})
+}
+
+func TestWhoeverComesIsPolledForSoonAndPutsNoPollOff(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.wait("a")
+		time.Sleep(10 * time.Second)
+		w.said()
+		time.Sleep(500 * time.Millisecond) // of a pause of a second
+		w.wait("a", "b")
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			w.Refused(false)
+		}
+		time.Sleep(time.Second)
+		_, reads := w.said()
+		assert.GreaterOrEqual(t, reads, 4)
+		assert.LessOrEqual(t, reads, 7)
+	})
+}
+
+func TestAPollIsNotSentAtOnce(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.keys = []string{"a"}
+		w.Refused(false)
+		time.Sleep(PollLeast / 2)
+		_, reads := w.said()
+		assert.Zero(t, reads)
 	})
 }
 
@@ -195,10 +240,11 @@ func TestWakeUpsReachTheWaiters(t *testing.T) {
 		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "a", Kind: store.KindOffered, Place: "p"}
 		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "a", Kind: store.KindNext, Place: "q"}
 		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "b", Kind: store.KindWanted}
+		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "b", Kind: store.KindMoved}
 		w.notices <- store.Notice{Topic: "another", Key: "c", Kind: store.KindOffered}
 		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "d", Kind: "unheard of"}
 		log, reads := w.said()
-		assert.Equal(t, []string{"offered a p", "next a q", "wanted b"}, log)
+		assert.Equal(t, []string{"offered a p", "next a q", "wanted b", "ask [b]"}, log)
 		assert.Zero(t, reads)
 		assert.Equal(t, store.Audience{Address: "here"}, w.of, "its own notices only")
 		w.Leave()
@@ -209,6 +255,7 @@ func TestABrokenFeedIsPolledFor(t *testing.T) {
 	inBubble(t, false, func(t *testing.T, w *world) {
 		w.wait("a")
 		w.notices <- store.Notice{}
+		time.Sleep(time.Minute)
 		w.said()
 		close(w.notices)
 		log, _ := w.said()
@@ -230,6 +277,30 @@ func TestAWaiterReadsOnceMoreAMomentAfterTheOpening(t *testing.T) {
 		time.Sleep(w.host.Still)
 		_, reads = w.said()
 		assert.Equal(t, 1, reads)
+		w.Leave()
+	})
+}
+
+func TestAFeedThatIsReopenedAsItIsOldCostsOneReadOnly(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.wait("a")
+		w.notices <- store.Notice{}
+		time.Sleep(follow.Reopen * 3 / 2)
+		w.said()
+		w.notices <- store.Notice{}
+		_, reads := w.said()
+		assert.Zero(t, reads)
+		time.Sleep(w.host.Still)
+		_, reads = w.said()
+		assert.Equal(t, 1, reads)
+		broken := w.notices
+		w.notices = make(chan store.Notice)
+		close(broken)
+		time.Sleep(time.Minute)
+		w.said()
+		w.notices <- store.Notice{}
+		_, reads = w.said()
+		assert.Equal(t, 1, reads, "this time it broke")
 		w.Leave()
 	})
 }
@@ -266,6 +337,7 @@ func TestNoticesAreSentWithoutListeningToo(t *testing.T) {
 		w.Announce()
 		assert.True(t, w.TryAnnounce(offer("c")))
 		synctest.Wait()
+		assert.Equal(t, 2, w.calls)
 		assert.ElementsMatch(t, []store.Notice{offer("a"), offer("b"), offer("c")}, w.sent)
 	})
 }
@@ -309,9 +381,18 @@ func TestOnlyAHolderThatMayKeepTheKeyIsAskedForIt(t *testing.T) {
 func TestCloseEndsThePolls(t *testing.T) {
 	inBubble(t, true, func(t *testing.T, w *world) {
 		w.wait("a")
-		w.Close()
+		w.end()
+		w.Refused(true)
 		time.Sleep(time.Minute)
 		_, reads := w.said()
 		assert.Zero(t, reads)
+	})
+}
+
+func TestCloseEndsTheFeed(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.wait("a")
+		w.notices <- store.Notice{}
+		w.said()
 	})
 }
