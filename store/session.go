@@ -48,4 +48,7 @@ type Sessions interface {
 
 // SessionsOf returns the Sessions of a store, or of the store that it wraps (by a method
 // Unwrap() Store). It returns nil if neither has them.
-func SessionsOf(s Store) Sessions { return of[Sessions](s) }
+func SessionsOf(s Store) Sessions {
+	sessions, _ := As[Sessions](s)
+	return sessions
+}

@@ -332,7 +332,10 @@ const (
 
 // FeedOf returns the Feed of a store, or of the store that it wraps (by a method
 // Unwrap() Store). It returns nil if neither has one.
-func FeedOf(s Store) Feed { return of[Feed](s) }
+func FeedOf(s Store) Feed {
+	feed, _ := As[Feed](s)
+	return feed
+}
 
 // As returns the store as a T, or the store that it wraps (by a method Unwrap() Store), and
 // reports whether either is one.
@@ -348,9 +351,4 @@ func As[T any](s Store) (found T, ok bool) {
 		s = w.Unwrap()
 	}
 	return found, false
-}
-
-func of[T any](s Store) T {
-	found, _ := As[T](s)
-	return found
 }

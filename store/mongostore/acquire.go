@@ -130,7 +130,7 @@ func (s *Store) absent(key string) error {
 
 // insert sends the upsert of a claim. Its filter names a revision that only the document which
 // it makes can have: it finds nothing but its own twin.
-func (s *Store) insert(ctx context.Context, c *claim, update bson.D, t mongolease.Tenure) (reply, error) {
+func (s *Store) insert(ctx context.Context, c *claim, update mongobase.Change, t mongolease.Tenure) (reply, error) {
 	return s.write(ctx, mongolease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, mongobase.Upsert)
 }
 
@@ -139,7 +139,7 @@ func (s *Store) insert(ctx context.Context, c *claim, update bson.D, t mongoleas
 func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
 	still, out := lock.Offered(c.Place, c.Pass)
 	t := s.tenure(c)
-	update := joined(withRev(c.document(t), t.Rev), out.Unset(fieldSession, fieldSessions))
+	update := c.document(t).Set(fieldRev, t.Rev).Join(out.Unset(fieldSession, fieldSessions))
 	filter := append(ours(c.Key, unheld), still...)
 	image, err := s.write(ctx, mongolease.Offer, c, filter, update, withoutWaits)
 	return image, t, err
@@ -156,31 +156,26 @@ func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bso
 	}
 	named = append(append(named, seen.under()...), still...)
 	t := s.tenure(c)
-	update := joined(withRev(c.document(t), t.Rev), out)
+	update := c.document(t).Set(fieldRev, t.Rev).Join(out)
 	if seen.session != "" {
-		update = bson.D(mongobase.Change(update).Unset(fieldSession))
+		update = update.Unset(fieldSession)
 	}
 	image, err := s.write(ctx, mongolease.TakeOver, c, ours(c.Key, named...), update, mongobase.After)
 	return image, t, err
 }
 
-func joined(update bson.D, more mongobase.Change) bson.D {
-	return bson.D(mongobase.Change(update).Join(more))
-}
-
-// withoutWaits leaves out of an after-image what is told of those who wait.
 var withoutWaits = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: mongolease.FieldWaits, Value: 0}})
 
 // write sends the update of a claim. It reads no more of the after-image than a grant
 // needs.
-func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
-	return s.steps.SendReading(ctx, what, s.base.Durable, filter, update, opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
+func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filter bson.D, update mongobase.Change, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+	return s.steps.SendReading(ctx, what, s.base.Durable, filter, bson.D(update), opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
 }
 
 // document returns the update that makes the claim the key's only holder. It writes the whole
 // map of holders. The caller adds the revision.
-func (c *claim) document(t mongolease.Tenure) bson.D {
-	return bson.D{
+func (c *claim) document(t mongolease.Tenure) mongobase.Change {
+	return mongobase.Change{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldLimit, Value: c.Limit},
@@ -191,14 +186,8 @@ func (c *claim) document(t mongolease.Tenure) bson.D {
 	}
 }
 
-// tenure returns what a claim that is sent now writes.
 func (s *Store) tenure(c *claim) mongolease.Tenure {
 	t := c.Tenure()
 	t.Rev = newRev()
 	return t
-}
-
-// withRev returns an update that also writes the revision.
-func withRev(update bson.D, rev int64) bson.D {
-	return bson.D(mongobase.Change(update).Set(fieldRev, rev))
 }

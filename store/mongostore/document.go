@@ -209,12 +209,10 @@ func ours(key string, more ...bson.E) bson.D {
 	return append(filter, more...)
 }
 
-// of returns the path of a holder's field.
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
 func exists(path string) bson.E { return mongolease.Exists(path) }
 
-// holder returns the path of a holder's fields.
 func holder(id string) mongolease.Fields { return mongolease.Fields(fieldHolders + "." + id) }
 
 // newRev returns the revision that a claim writes: a number that no document of this key has
@@ -240,7 +238,6 @@ var (
 	unawaited = lock.Unawaited()
 )
 
-// exclusively is the condition of a document in exclusive mode.
 var exclusively = inMode(store.Exclusive)
 
 var stampAt = lock.Timed()

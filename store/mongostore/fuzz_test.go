@@ -100,7 +100,7 @@ func leftAlone(t *testing.T, raw []byte) {
 	before := db.Docs("d.c")
 	claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
 	tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
-	update := withRev(claim.document(tenure), tenure.Rev)
+	update := bson.D(claim.document(tenure).Set(fieldRev, tenure.Rev))
 	renewal := mongolease.Extend("", holder("ID"), mongolease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
 	for _, command := range []bson.D{
 		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: int64(1)})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
@@ -130,7 +130,7 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 		now := time.UnixMilli(1_767_225_600_000)
 		claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
 		tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
-		set := withRev(claim.document(tenure), tenure.Rev)[0].Value.(bson.D)
+		set := claim.document(tenure).Set(fieldRev, tenure.Rev)[0].Value.(bson.D)
 		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
 		r := readRecord(raw)
 		if r.Stranger != "" || r.key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {

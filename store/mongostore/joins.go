@@ -52,7 +52,6 @@ func (q *joinGates) enter(ctx context.Context, key string) (leave func(), err er
 	}
 }
 
-// leave drops the gate if no goroutine is left at it.
 func (q *joinGates) leave(key string, g *joinGate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +60,6 @@ func (q *joinGates) leave(key string, g *joinGate) {
 	}
 }
 
-// saw remembers whether a key is shared.
 func (q *joinGates) saw(key string, now mongoclock.Moment, shared bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,7 +70,6 @@ func (q *joinGates) saw(key string, now mongoclock.Moment, shared bool) {
 	q.shared.Put(key, now.Add(sharedFor), func(_ string, until mongoclock.Moment) bool { return until < now })
 }
 
-// expected reports whether the key is probably shared.
 func (q *joinGates) expected(key string, now mongoclock.Moment) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -25,7 +25,6 @@ func limitName(key string) bson.E {
 	return bson.E{Key: "_id", Value: bson.D{{Key: fieldLimit, Value: key}}}
 }
 
-// ourLimit returns the filter of the document that has the number of a key.
 func ourLimit(key string, more ...bson.E) bson.D {
 	return append(bson.D{limitName(key), {Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindLimit}}, more...)
 }
@@ -39,7 +38,6 @@ type limitRecord struct {
 	stranger string
 }
 
-// limitOf returns the key whose number a document has, or may have.
 func limitOf(raw bson.Raw) (key string, is bool) {
 	return raw.Lookup("_id", fieldLimit).StringValueOK()
 }
@@ -64,7 +62,6 @@ func whole(v bson.RawValue) (n int64, is bool) {
 	return v.AsInt64OK()
 }
 
-// with returns the record with the number that another document has.
 func (r record) with(l limitRecord) record {
 	if l.stranger != "" && r.Stranger == "" {
 		r = r.strange(l.stranger)

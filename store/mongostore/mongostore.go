@@ -132,12 +132,10 @@ func (s *Store) remove(ctx context.Context, what mongolease.Step, coll *mongo.Co
 	return s.steps.Remove(ctx, what, coll, filter, func(bson.Raw) record { return record{} })
 }
 
-// find reads the document of a key, whoever made it.
 func (s *Store) find(ctx context.Context, key string) (reply, error) {
 	return s.steps.Find(ctx, store.Ref{Key: key})
 }
 
-// knownMode returns an error for a mode that does not exist.
 func knownMode(mode store.Mode) error {
 	switch mode {
 	case store.Exclusive, store.Shared, store.Permits:
@@ -146,10 +144,8 @@ func knownMode(mode store.Mode) error {
 	return mongoerr.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
 
-// held returns the condition that the document has the holder, in its mode.
 func held(r store.Ref) []bson.E {
 	return append(layout{}.Named(r.ID), inMode(r.Mode), exists(fieldHolders+"."+r.ID))
 }
 
-// inMode returns the condition that a document is in that mode.
 func inMode(mode store.Mode) bson.E { return bson.E{Key: fieldMode, Value: string(mode)} }

@@ -109,7 +109,6 @@ func sessionName(id string) bson.E {
 	return bson.E{Key: "_id", Value: bson.D{{Key: fieldSession, Value: id}}}
 }
 
-// ourSession returns the filter of a session's document.
 func ourSession(id string, more ...bson.E) bson.D {
 	return append(bson.D{sessionName(id), {Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession}}, more...)
 }
@@ -142,25 +141,38 @@ func (l sessionLayout) FindMany(ctx context.Context, _ *mongo.Collection, refs [
 	return images, nil
 }
 
-// BeginSession inserts a session's document. A document whose outcome is unknown may stay: its
-// ID is never used, so no holder comes under it.
+// BeginSession inserts a session's document, with an upsert whose filter finds nothing. A document
+// whose outcome is unknown may stay: its ID is never used, so no holder comes under it.
 func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Duration, error) {
-	x := &s.sessions
-	left, err := x.steps.Insert(ctx, mongolease.Begin, store.Ref{ID: of.ID}, of.TTL, func(t mongolease.Tenure) (filter, update bson.D) {
-		filter = ourSession(of.ID, bson.E{Key: fieldBeat, Value: t.Beat})
-		update = bson.D{{Key: "$set", Value: bson.D{
-			{Key: mongolease.FieldOwner, Value: of.Owner},
-			{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
-			{Key: mongolease.FieldTTL, Value: mongobase.Millis(t.TTL)},
-			{Key: fieldEpoch, Value: t.By.Epoch},
-		}}, stampAt}
-		return filter, update
-	})
+	ctx = mongobase.Bare(ctx)
+	x, sent := &s.sessions, s.base.Clock.Now()
+	if err := s.base.Sure(ctx); err != nil {
+		return 0, mongoerr.NotApplied(err)
+	}
+	t := s.base.Tenure(of.TTL)
+	filter := ourSession(of.ID, bson.E{Key: fieldBeat, Value: t.Beat})
+	update := bson.D{{Key: "$set", Value: bson.D{
+		{Key: mongolease.FieldOwner, Value: of.Owner},
+		{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
+		{Key: mongolease.FieldTTL, Value: mongobase.Millis(t.TTL)},
+		{Key: fieldEpoch, Value: t.By.Epoch},
+	}}, stampAt}
+	image, err := x.steps.Send(ctx, mongolease.Begin, s.base.Durable, filter, update, mongobase.Upsert)
 	switch {
 	case mongoerr.ClassOf(err) == mongoerr.DuplicateID:
 		return 0, store.ErrGone
 	case err != nil:
 		return 0, mongoerr.Mark(err)
+	case image.Record.At.IsZero():
+		return 0, mongobase.ErrNoTrace
+	}
+	left := s.base.Left(t, sent, image.Sent, image.Record.At)
+	if left < of.TTL/2 { // it was written by a clock far behind the server's
+		again := x.steps.Renew(ctx, []store.Renewal{{Ref: store.Ref{ID: of.ID}, TTL: of.TTL}})[0]
+		if again.Err != nil {
+			return 0, again.Err
+		}
+		left = max(left, again.Left)
 	}
 	x.used.Store(true)
 	x.surveyed.Store(false)
@@ -235,7 +247,7 @@ const oldSessions = 16
 // prune adds to a join that the sessions without holders are removed from the document, if they
 // have become many: holders that leave do not remove them. The filter then names the beat of
 // every holder that stays, so that none of them has come under a session since the look.
-func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) (bson.D, bson.D) {
+func (c *claim) prune(seen record, over map[string]bool, filter bson.D, update mongobase.Change) (bson.D, mongobase.Change) {
 	if c.pruned || len(seen.sessions) <= oldSessions {
 		return filter, update
 	}
@@ -261,7 +273,7 @@ func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) 
 	for _, id := range slices.Sorted(maps.Keys(old)) {
 		ids = append(ids, id)
 	}
-	return filter, bson.D(mongobase.Change(update).Add("$pullAll", bson.E{Key: fieldSessions, Value: ids}))
+	return filter, update.Add("$pullAll", bson.E{Key: fieldSessions, Value: ids})
 }
 
 // broke ends a break: it writes into the session that the holder is under, whose next renewal reads

@@ -52,7 +52,6 @@ const (
 	viewsKept = time.Hour
 )
 
-// saw remembers what a command showed of a session.
 func (x *sessions) saw(r sessionRecord, at mongoclock.Moment) {
 	if r.id == "" {
 		return

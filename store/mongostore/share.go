@@ -198,7 +198,7 @@ func (c *claim) held(now store.Status) bool {
 //
 // A reader in line names no revision, so that those to whom the key is offered come together:
 // its own place is what may be missing, if the command comes twice.
-func (s *Store) joining(c *claim, seen record, left store.Status, over map[string]bool, t mongolease.Tenure) (filter, update bson.D) {
+func (s *Store) joining(c *claim, seen record, left store.Status, over map[string]bool, t mongolease.Tenure) (filter bson.D, update mongobase.Change) {
 	still, out := s.steps.Pass(c.Claim, left)
 	offered := c.Mode == store.Shared && len(over) == 0 && stands(left, c.Place)
 	named := bson.E{Key: fieldRev, Value: seen.rev}
@@ -216,25 +216,25 @@ func (s *Store) joining(c *claim, seen record, left store.Status, over map[strin
 	}
 	if len(left.Holders) == 0 && !offered {
 		filter = append(filter, seen.under()...)
-		u := mongobase.Change(withRev(c.document(t), t.Rev))
+		update = c.document(t).Set(fieldRev, t.Rev)
 		if seen.session != "" {
-			u = u.Unset(fieldSession)
+			update = update.Unset(fieldSession)
 		}
 		if len(seen.sessions) > 0 {
-			u = u.Unset(fieldSessions)
+			update = update.Unset(fieldSessions)
 		}
-		return filter, joined(bson.D(u), out)
+		return filter, update.Join(out)
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
 	if offered { // the mode may have been another since it was seen
 		set = append(set, inMode(c.Mode), bson.E{Key: fieldLimit, Value: c.Limit})
 	}
-	u := mongobase.Change{
+	update = mongobase.Change{
 		{Key: "$set", Value: set},
 		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
 		stampAt,
 	}
-	update = joined(bson.D(u.Unset(dropped...)), out)
+	update = update.Unset(dropped...).Join(out)
 	if offered {
 		return filter, update
 	}

@@ -22,12 +22,12 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		claim := s.claim(begun)
 		return s.steps.Transfer(ctx, from, begun, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 			t := s.tenure(claim)
-			update := withRev(claim.document(t), t.Rev)
+			update := claim.document(t).Set(fieldRev, t.Rev)
 			if s.sessions.used.Load() {
-				update = bson.D(mongobase.Change(update).Unset(fieldSession))
+				update = update.Unset(fieldSession)
 			}
 			if to.Place != "" { // the line stays as it is otherwise
-				update = joined(update, lock.Without(to.Place))
+				update = update.Join(lock.Without(to.Place))
 			}
 			image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), update, mongobase.After)
 			return image, t, err

@@ -89,7 +89,6 @@ func (b *Base) Try(ctx context.Context, id string, ttl time.Duration, claim func
 	return err
 }
 
-// In returns ctx with the attempt's session in place of the caller's.
 func (a *Attempt) In(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, a.session)
 }
@@ -214,7 +213,6 @@ const tokenEpoch = 1577836800
 const (
 	tokenRoom    = 7 // bits
 	roomyEntries = 1 << 24
-	SpareTokens  = 1<<tokenRoom - 1
 )
 
 // Token returns a token for the operationTime of a grant, so that tokens are ordered as the
@@ -235,5 +233,5 @@ func Spare(t bson.Timestamp) int {
 	if t.I >= roomyEntries {
 		return 0
 	}
-	return SpareTokens
+	return 1<<tokenRoom - 1
 }

@@ -78,7 +78,6 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 	return b
 }
 
-// LogTo sets the logger that is told when the server's clock was stepped within one election.
 func (b *Base) LogTo(l *slog.Logger) { b.log.Store(l) }
 
 // Under returns coll with the library's concerns, and with the driver's own codecs: the
@@ -111,7 +110,6 @@ type Reply struct {
 	Took  time.Duration
 }
 
-// Seen returns when the answer came.
 func (r Reply) Seen() mongoclock.Moment { return r.Sent.Add(r.Took) }
 
 // Found reports whether the command matched a document, or inserted one.
@@ -182,7 +180,6 @@ func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (
 
 var upserting = options.UpdateOne().SetUpsert(true)
 
-// Remove deletes one document and returns what it was.
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
 	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
@@ -193,7 +190,6 @@ func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D
 	})
 }
 
-// Find reads one document.
 func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
 	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
@@ -225,7 +221,6 @@ func (b *Base) FindFew(ctx context.Context, filter bson.D, each func(bson.Raw)) 
 	})
 }
 
-// send runs a command on a collection and times it.
 func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted

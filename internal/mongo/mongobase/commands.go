@@ -57,7 +57,6 @@ func (b *Base) Commands() map[string]uint64 {
 	return all
 }
 
-// FindMany reads documents of one of the collections.
 func (b *Base) FindMany(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOptions]) (*Cursor, error) {
 	b.Count(Find)
 	cursor, err := coll.Find(ctx, filter, opts...)

@@ -76,9 +76,9 @@ func (e *epochs) bearing(newest *mongoclock.Clock) Bearing {
 	return Bearing{last, e.own, false, last.Earliest}
 }
 
-func (e *epochs) sure(now mongoclock.Moment) bool { return !e.unclear() && now >= e.minded }
-
-func (e *epochs) unclear() bool { return !e.known || e.doubt || e.stepped }
+func (e *epochs) sure(now mongoclock.Moment) bool {
+	return e.known && !e.doubt && !e.stepped && now >= e.minded
+}
 
 // heard records what a hello told. It reports whether the answer is of the epoch that goes on,
 // and whether the clock was stepped within it.

@@ -32,10 +32,8 @@ func (b *Base) Kind() Kind {
 	return Kind{}
 }
 
-// ManyClocks reports whether the documents are on shards with clocks of their own.
 func (b *Base) ManyClocks() bool { return b.Kind().Router && !b.Unsharded }
 
-// Known returns the server's clock, if that and the server are known.
 func (b *Base) Known() (r mongoclock.Reading, known bool) {
 	if b.kind.Load() == nil {
 		return r, false
@@ -48,7 +46,10 @@ func (b *Base) Sure(ctx context.Context) error {
 	_, known := b.Known()
 	switch {
 	case known && b.Kind().Router:
-		return b.recheckSharding(ctx)
+		if b.Clock.Now().Sub(mongoclock.Moment(b.shardingSeen.Load())) < shardingAged {
+			return nil
+		}
+		return b.checkSharding(ctx)
 	case !known:
 		return b.greet(ctx)
 	case !b.epochs.due():
@@ -69,7 +70,6 @@ func (b *Base) greet(ctx context.Context) error {
 	})
 }
 
-// Bearing returns the basis of a write that is sent now.
 func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
 
 // BearingBy returns the basis of a write whose clock is that of one server time, drawn for a
@@ -88,7 +88,6 @@ func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bo
 	return b.BelievesUntil(by, server, sent, b.Clock.Now())
 }
 
-// BelievesUntil is Believes for a command that was answered at got.
 func (b *Base) BelievesUntil(by Bearing, server time.Time, sent, got mongoclock.Moment) bool {
 	most := stepSeen
 	if b.Kind().Router {
@@ -133,7 +132,6 @@ func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
 	return b.Now(), nil
 }
 
-// Now returns the clock as it is known, without asking the server.
 func (b *Base) Now() mongoclock.Reading {
 	r, _ := b.Clock.Read()
 	return r

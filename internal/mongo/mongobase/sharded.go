@@ -9,22 +9,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 )
 
 // shardingAged is how long the store believes the answer to whether a collection is sharded,
 // and by which key. It may be sharded while the program runs.
 const shardingAged = 5 * time.Minute
-
-// recheckSharding is checkSharding if the last answer is old.
-func (b *Base) recheckSharding(ctx context.Context) error {
-	now := b.Clock.Now()
-	if at := mongoclock.Moment(b.shardingSeen.Load()); now.Sub(at) < shardingAged {
-		return nil
-	}
-	return b.checkSharding(ctx)
-}
 
 // checkSharding returns an error for a collection that is sharded by anything but _id. In such
 // a collection two shards could each have a document of one key, because an _id is unique only

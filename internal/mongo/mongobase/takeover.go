@@ -98,7 +98,6 @@ func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).Af
 // LetGo reports whether a holder that was released under MinHold is past its end at that time.
 func (h Mark) LetGo(now time.Time) bool { return h.Released && !h.ExpireAt.After(now) }
 
-// past reports whether a holder has run out by the clock of its own epoch.
 func (a answer) past(h Mark) bool {
 	return a.sure && h.Epoch == a.epoch && !h.ExpireAt.After(a.server)
 }
@@ -227,7 +226,6 @@ func (s *sights) sweep(now mongoclock.Moment) {
 	s.sweepAt = min(2*len(s.keys), sightsMost+1)
 }
 
-// still returns how long a holder has shown its present beat.
 func (s *sights) still(key string, h Mark, now mongoclock.Moment) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

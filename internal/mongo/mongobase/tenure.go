@@ -25,7 +25,6 @@ var ErrNoTrace = errors.New("mongolock: the server's reply to a claim does not c
 // Tenure returns what is written now for a holder that is to last ttl.
 func (b *Base) Tenure(ttl time.Duration) Tenure { return b.TenureBy(b.Bearing(), ttl) }
 
-// TenureBy is Tenure by a given clock.
 func (b *Base) TenureBy(by Bearing, ttl time.Duration) Tenure {
 	t := Tenure{TTL: ttl, Beat: b.Beat(), By: by}
 	t.Since, t.Until = by.Expiry(ttl)

@@ -10,7 +10,6 @@ import (
 // A Change collects the operators of an update command. Its methods return it with more in it.
 type Change bson.D
 
-// Add adds fields to an operator.
 func (u Change) Add(operator string, fields ...bson.E) Change {
 	if len(fields) == 0 {
 		return u
@@ -24,7 +23,6 @@ func (u Change) Add(operator string, fields ...bson.E) Change {
 	return append(u, bson.E{Key: operator, Value: slices.Clone(bson.D(fields))})
 }
 
-// Join adds all of another change.
 func (u Change) Join(more Change) Change {
 	for _, o := range more {
 		u = u.Add(o.Key, o.Value.(bson.D)...)
@@ -32,12 +30,10 @@ func (u Change) Join(more Change) Change {
 	return u
 }
 
-// Set sets a field.
 func (u Change) Set(path string, value any) Change {
 	return u.Add("$set", bson.E{Key: path, Value: value})
 }
 
-// Unset removes fields.
 func (u Change) Unset(paths ...string) Change {
 	for _, p := range paths {
 		u = u.Add("$unset", bson.E{Key: p, Value: ""})

@@ -69,7 +69,6 @@ type Clock struct {
 // New makes a Clock without a sample, on the given monotonic clock.
 func New(now func() Moment) *Clock { return &Clock{now: now} }
 
-// Now returns the local moment.
 func (c *Clock) Now() Moment { return c.now() }
 
 // Observe takes a sample: a server time drawn for a command that was sent at sent and is

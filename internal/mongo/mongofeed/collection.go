@@ -22,7 +22,6 @@ const (
 	uncapped
 )
 
-// look asks for the state of the collection.
 func (f *Feed) look(ctx context.Context) (state, error) {
 	f.trusted.Store(0)
 	f.base.Count(mongobase.ListCollections)

@@ -64,7 +64,6 @@ func Beside(base *mongobase.Base) *Feed {
 	return &Feed{Await: await, base: base, coll: mongobase.Under(wakes, writeconcern.W1())}
 }
 
-// Commands returns how many commands were sent so far for the base, by name.
 func (f *Feed) Commands() map[string]uint64 { return f.base.Commands() }
 
 // Notify inserts notices with one command, if there is a collection that others may be reading.
@@ -112,7 +111,6 @@ func document(n store.Notice) bson.D {
 	return d
 }
 
-// forAudience returns the filter of the notices for an audience.
 func forAudience(of store.Audience) bson.D {
 	own := bson.D{{Key: fieldTo, Value: of.Address}}
 	all := bson.D{{Key: fieldTopic, Value: bson.D{{Key: "$in", Value: of.Topics}}}, {Key: fieldTo, Value: ""}}
@@ -189,7 +187,6 @@ func (f *Feed) next(ctx context.Context, cursor *mongobase.Cursor, bound time.Du
 	return false, nil
 }
 
-// readNotice reads a document of any shape.
 func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 	if !mongobase.Is(raw.Lookup(fieldMark), shape) {
 		return n, false
@@ -234,7 +231,6 @@ func (f *Feed) refuseFerret(ctx context.Context) error {
 	return nil
 }
 
-// open puts a cursor at the end of the collection.
 func (f *Feed) open(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)

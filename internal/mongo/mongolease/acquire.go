@@ -11,7 +11,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Answer answers a claim whose command was applied, or failed.
 func (s *Steps[R, X]) Answer(ctx context.Context, c *Claim, image Image[R], t Tenure, err error) (store.Grant, error) {
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)
@@ -38,7 +37,6 @@ func (s *Steps[R, X]) Contest(ctx context.Context, c *Claim, image Image[R]) (st
 	return still, out, nil
 }
 
-// Judge tells which holders in the image of a document are over, by their IDs.
 func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
 	over, err := s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen(), s.DrawnFor(c.Ref, image))
 	if err != nil || s.Sessions == nil {

@@ -98,7 +98,6 @@ func (b *Bulk[R, X]) Saw(i int, seen R) {
 	b.lined[i] = len(seen.Waiters()) > 0
 }
 
-// Find reads the documents of some entries.
 func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 	if len(which) == 0 {
 		return nil, nil
@@ -151,7 +150,6 @@ func (b *Bulk[R, X]) Take(alone, leaving Change) {
 	b.Write(lined, leaving)
 }
 
-// Keep sends the releases under MinHold.
 func (b *Bulk[R, X]) Keep(release func(r store.Ref, t Tenure) (conditions []bson.E, update bson.D)) {
 	if len(b.Kept) == 0 {
 		return
@@ -206,7 +204,6 @@ func (b *Bulk[R, X]) End() []store.Ended {
 	return b.Answers
 }
 
-// fail answers entries with an error.
 func (b *Bulk[R, X]) fail(which []int, err error) {
 	for _, i := range which {
 		b.Answers[i].Err = err

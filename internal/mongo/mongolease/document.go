@@ -80,7 +80,6 @@ type Holder struct {
 	Epoch bson.ObjectID
 }
 
-// Mark returns what is needed of a holder to judge whether it is over.
 func (h Holder) Mark() mongobase.Mark {
 	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt, Session: h.Session, Released: h.Released}
 }

@@ -31,7 +31,6 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 	return store.Ended{Err: err}
 }
 
-// EndedAs answers a release by the record that it left.
 func EndedAs[R Record](left R) store.Ended {
 	at, _ := left.Drawn()
 	seen := left.Status("", at)
@@ -51,9 +50,17 @@ func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration
 	if keep <= 0 {
 		return t, false, nil
 	}
-	since, err := s.Since(ctx, r)
-	if err != nil || since.IsZero() {
-		return t, false, err
+	var since time.Time
+	if _, remembered := s.Memory.Of(r.ID); !remembered {
+		image, err := s.Find(ctx, r)
+		if err != nil {
+			return t, false, mongoerr.NotApplied(err)
+		}
+		h, holds := image.Record.Holder(r.ID)
+		if !holds {
+			return t, false, nil
+		}
+		since = h.Since
 	}
 	rest := s.Rest(r.ID, since, keep)
 	if rest == 0 {

@@ -47,7 +47,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g, at, drawn)
 	}
-	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
+	s.Memory.Granted(c.ID, Lease[X]{From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
 	if c.Got != nil {
 		c.Got(image.Image)
 	}

@@ -39,7 +39,6 @@ const (
 // is empty if the document itself has them.
 type Fields string
 
-// Path returns the path of one field.
 func (f Fields) Path(field string) string {
 	if f == "" {
 		return field
@@ -47,7 +46,6 @@ func (f Fields) Path(field string) string {
 	return string(f) + "." + field
 }
 
-// Unbroken is the condition that the holder was neither broken nor released.
 func (f Fields) Unbroken() []bson.E {
 	return []bson.E{Lacks(f.Path(FieldBroken)), Lacks(f.Path(FieldReleased))}
 }
@@ -100,7 +98,6 @@ func (f Fields) Lasting(t Tenure) bson.E {
 	return bson.E{Key: f.Path(FieldTTL), Value: mongobase.Millis(t.TTL)}
 }
 
-// Holder returns what a claim writes of itself.
 func (c *Claim) Holder(t Tenure) bson.D {
 	holder := bson.D{
 		{Key: FieldOwner, Value: c.Owner},

@@ -21,12 +21,10 @@ func (f Fields) places() string                    { return f.Path(FieldLine) }
 func (f Fields) place(p store.Place) string        { return f.Path(FieldWaits) + "." + string(p) }
 func (f Fields) of(p store.Place, x string) string { return f.place(p) + "." + x }
 
-// At is the condition that a place is the nth in line, counted from 0.
 func (f Fields) At(n int, p store.Place) bson.E {
 	return bson.E{Key: f.places() + "." + strconv.Itoa(n), Value: string(p)}
 }
 
-// Among is the condition that a place is in line.
 func (f Fields) Among(p store.Place) bson.E { return bson.E{Key: f.places(), Value: string(p)} }
 
 // unseen is the condition that a waiter was not seen since it was shown.
@@ -38,10 +36,8 @@ func (f Fields) unseen(w store.Waiter) bson.E {
 	return e
 }
 
-// Unawaited is the condition that nobody is in line.
 func (f Fields) Unawaited() bson.E { return Lacks(f.places() + ".0") }
 
-// Without returns the update that takes places out of the line.
 func (f Fields) Without(gone ...store.Place) (u mongobase.Change) {
 	if len(gone) == 0 {
 		return nil
@@ -220,7 +216,6 @@ func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, conditions 
 	return image, err
 }
 
-// dated is the condition that a field has a date.
 func dated(field string) bson.E {
 	return bson.E{Key: field, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}}
 }

@@ -2,7 +2,6 @@ package mongolease
 
 import (
 	"sync"
-	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/swept"
@@ -24,7 +23,6 @@ type Memory[X any] struct {
 // A Lease is remembered from its grant to its end. If a lease is not remembered, the store
 // reads it, or releases it with more care than needed.
 type Lease[X any] struct {
-	Since time.Time
 	From  mongoclock.Moment // when the claim was sent
 	Until mongoclock.Moment // it may be trusted until then, and so is worth remembering
 	Kept  bool              // it may be under a session, which keeps it beyond Until
@@ -32,7 +30,6 @@ type Lease[X any] struct {
 	Own   X
 }
 
-// Granted remembers a lease.
 func (m *Memory[X]) Granted(id string, l Lease[X], now mongoclock.Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +46,6 @@ func (m *Memory[X]) Renewed(id string, sent, until mongoclock.Moment) {
 	})
 }
 
-// Change changes what is remembered of a lease, if it is remembered.
 func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +55,6 @@ func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
 	}
 }
 
-// Of returns what is remembered of a lease.
 func (m *Memory[X]) Of(id string) (Lease[X], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +74,6 @@ func (m *Memory[X]) Find(is func(X) bool) (Lease[X], bool) {
 	return Lease[X]{}, false
 }
 
-// Forget forgets a lease that has ended.
 func (m *Memory[X]) Forget(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

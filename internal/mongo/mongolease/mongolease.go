@@ -158,10 +158,8 @@ func (s *Steps[R, X]) BeginMany(ctx context.Context, batch []store.Claim, cleanU
 	return claims, nil
 }
 
-// Over ends the attempt of a claim that was answered with err.
 func (s *Steps[R, X]) Over(c *Claim, err error) {
 	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
 }
 
-// Tenure returns what a claim that is sent now writes.
 func (c *Claim) Tenure() Tenure { return c.base.Tenure(c.TTL) }

@@ -34,20 +34,6 @@ func (s *Steps[R, X]) Gently(id string, keep time.Duration) *mongo.Collection {
 	return s.Base.Soft
 }
 
-// Since returns when a holder was granted the key, as remembered or read. It is zero if there
-// is no such holder.
-func (s *Steps[R, X]) Since(ctx context.Context, r store.Ref) (time.Time, error) {
-	if l, ok := s.Memory.Of(r.ID); ok {
-		return l.Since, nil
-	}
-	image, err := s.Find(ctx, r)
-	if err != nil {
-		return time.Time{}, mongoerr.NotApplied(err)
-	}
-	h, _ := image.Record.Holder(r.ID)
-	return h.Since, nil
-}
-
 // Explain tells why a command that names a holder found none: the document is a stranger's, the
 // holder was broken, or it is not there. The command itself certainly changed nothing.
 func (s *Steps[R, X]) Explain(ctx context.Context, r store.Ref) error {

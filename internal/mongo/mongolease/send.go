@@ -73,7 +73,6 @@ func (s *Steps[R, X]) Update(ctx context.Context, what Step, coll *mongo.Collect
 	return s.Send(ctx, what, coll, filter, update, opts)
 }
 
-// Remove deletes one document and returns what it was.
 func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collection, filter bson.D, read func(bson.Raw) R) (Image[R], error) {
 	var only []options.Lister[options.FindOneAndDeleteOptions]
 	if s.Only != nil {
@@ -83,12 +82,10 @@ func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collect
 	return imageOf(r, read), err
 }
 
-// Model returns an update for a bulk.
 func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
 	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: s.Base.Stamped(update)}
 }
 
-// Deletion returns a removal for a bulk.
 func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {
 	return &mongo.DeleteOneModel{Filter: mongobase.ByID(filter)}
 }

@@ -5,10 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -84,31 +81,4 @@ func (s *Steps[R, X]) learn(ctx context.Context, seen ...R) {
 		slices.Sort(ids)
 		s.Sessions.Learn(ctx, slices.Compact(ids))
 	}
-}
-
-// Insert begins a record that lasts for ttl and is renewed by Renew, with an upsert whose
-// filter finds nothing. It returns how long the record may be trusted, from the start of the
-// call.
-func (s *Steps[R, X]) Insert(ctx context.Context, what Step, r store.Ref, ttl time.Duration, command func(t Tenure) (filter, update bson.D)) (time.Duration, error) {
-	ctx = mongobase.Bare(ctx)
-	sent := s.Base.Clock.Now()
-	if err := s.Base.Sure(ctx); err != nil {
-		return 0, mongoerr.NotApplied(err)
-	}
-	t := s.Base.Tenure(ttl)
-	filter, update := command(t)
-	image, err := s.Send(ctx, what, s.Base.Durable, filter, update, mongobase.Upsert)
-	if err != nil {
-		return 0, err
-	}
-	at, _ := image.Record.Drawn()
-	if at.IsZero() {
-		return 0, mongobase.ErrNoTrace
-	}
-	left := s.Base.Left(t, sent, image.Sent, at)
-	if left < ttl/2 { // it was written by a clock far behind the server's
-		again := s.Renew(ctx, []store.Renewal{{Ref: r, TTL: ttl}})[0]
-		return max(left, again.Left), again.Err
-	}
-	return left, nil
 }

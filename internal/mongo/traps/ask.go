@@ -72,7 +72,6 @@ func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
 	}
 }
 
-// Member reports whether the server is a member of a set.
 func (f *Facts) Member() bool { return !f.Standalone && !f.Router }
 
 // valuesOf returns the elements of an array, none if it is no array.
