@@ -17,7 +17,7 @@ func (s *docStore) timed() update { return update{s.lock.Timed()} }
 // holding returns the update that makes a claim the holder. It writes field by field: the marks
 // that outlast a holder (attempts, readyAt, done) stay.
 func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
-	t := c.lease.Tenure()
+	t := s.base.Tenure(c.lease.TTL)
 	u := s.timed().Set(s.path(fieldMark), shape).Set(s.path(fieldID), c.lease.ID)
 	for _, f := range c.lease.Holder(t) {
 		u = u.Set(s.path(f.Key), f.Value)

@@ -187,7 +187,7 @@ func (c *claim) document(t mongolease.Tenure) mongobase.Change {
 }
 
 func (s *Store) tenure(c *claim) mongolease.Tenure {
-	t := c.Tenure()
+	t := s.base.Tenure(c.TTL)
 	t.Rev = newRev()
 	return t
 }

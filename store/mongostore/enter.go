@@ -24,18 +24,18 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[int64]) { l.Own = 0 })
 		}
 	}
-	group := s.entering(batch)
-	if len(group) < 2 {
+	refs, revs, session := s.entering(batch)
+	if len(refs) < 2 {
 		return s.steps.Renew(ctx, batch)
 	}
-	entered, err := s.enterMany(ctx, batch, group)
+	entered, err := s.enterMany(ctx, refs, revs, session)
 	answers := make([]store.Renewed, len(batch))
 	var rest []store.Renewal
 	var at []int
 	for i, r := range batch {
-		_, among := group[i]
+		in, among := entered[r.ID]
 		switch {
-		case entered[r.ID]: // its client knows better how far away its own end is: this clock misses time asleep
+		case in: // its client knows better how far away its own end is: this clock misses time asleep
 		case among && err != nil:
 			answers[i].Err = err
 		default: // a renewal of its own tells why the holder was not found
@@ -49,39 +49,31 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 }
 
 // entering returns the holders of a batch that can come under the session of the first of them
-// together, with what is remembered of each. A holder's own renewal that named a session may
-// still be on its way, and only another one of its own bars that.
-func (s *Store) entering(batch []store.Renewal) map[int]mongolease.Lease[int64] {
+// together, with the revisions that their grants wrote. A holder's own renewal that named a session
+// may still be on its way, and only another one of its own bars that.
+func (s *Store) entering(batch []store.Renewal) (refs []store.Ref, revs bson.A, session string) {
 	if !s.base.WritesMany() {
-		return nil
+		return nil, nil, ""
 	}
-	group, session := make(map[int]mongolease.Lease[int64], len(batch)), ""
-	for i, r := range batch {
+	for _, r := range batch {
 		if r.Session == "" || r.Alone || r.Mode != store.Exclusive || session != "" && r.Session != session {
 			continue
 		}
 		l, ok := s.steps.Memory.Of(r.ID)
 		if ok && l.Own != 0 && s.base.Clock.Now() < l.Until && !l.Named {
-			group[i], session = l, r.Session
+			refs, revs, session = append(refs, r.Ref), append(revs, l.Own), r.Session
 		}
 	}
-	return group
+	return refs, revs, session
 }
 
 // enterMany returns which holders a majority has under the session. The other holders are not
 // under it, or may be if there is an error.
-func (s *Store) enterMany(ctx context.Context, batch []store.Renewal, group map[int]mongolease.Lease[int64]) (map[string]bool, error) {
+func (s *Store) enterMany(ctx context.Context, refs []store.Ref, revs bson.A, session string) (map[string]bool, error) {
 	ctx = mongobase.Bare(ctx)
-	keys, revs := make(bson.A, 0, len(group)), make(bson.A, 0, len(group))
-	refs, session := make([]store.Ref, 0, len(group)), ""
-	entered := make(map[string]bool, len(group))
-	for i, r := range batch {
-		l, among := group[i]
-		if !among {
-			continue
-		}
-		keys, revs, refs, session = append(keys, r.Key), append(revs, l.Own), append(refs, r.Ref), r.Session
-		entered[r.ID] = true
+	keys, entered := make(bson.A, len(refs)), make(map[string]bool, len(refs))
+	for i, r := range refs {
+		keys[i], entered[r.ID] = r.Key, false
 		s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[int64]) { l.Kept = true })
 	}
 	within, cancel := mongolease.PartOf(ctx)
@@ -92,19 +84,19 @@ func (s *Store) enterMany(ctx context.Context, batch []store.Renewal, group map[
 	}
 	switch {
 	case err == nil && matched == len(refs):
+		for id := range entered {
+			entered[id] = true
+		}
 		return entered, nil
 	case err != nil && mongoerr.ClassOf(err) != mongoerr.Unknown:
-		return nil, mongoerr.Mark(err)
+		return entered, mongoerr.Mark(err)
 	}
 	images, fault := s.steps.FindMany(ctx, s.base.Committed, refs)
-	if fault != nil {
-		return nil, errors.Join(mongoerr.Mark(err), fault)
-	}
 	for i, image := range images {
 		h, there := image.Record.Holder(refs[i].ID)
-		entered[refs[i].ID] = there && !h.IsBroken && !h.Released && h.Session == session
+		entered[refs[i].ID] = fault == nil && there && !h.IsBroken && !h.Released && h.Session == session
 	}
-	return entered, mongoerr.Mark(err)
+	return entered, errors.Join(mongoerr.Mark(err), fault)
 }
 
 // entrance returns the update of documents with those revisions: it names exclusive holders

@@ -32,21 +32,20 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status,
 			yield(store.Status{}, mongoerr.NotApplied(err))
 			return
 		}
-		before := func(key string, all bool) bool { // yields the keys that have nothing but a number
-			for ; len(limits) > 0 && (all || limits[0].key < key); limits = limits[1:] {
-				if !yield(record{set: limits[0].n}.Status(limits[0].key, s.base.Present()), nil) {
-					return false
-				}
-			}
-			return true
+		alone := func() bool { // yields the first key that has nothing but a number
+			l := limits[0]
+			limits = limits[1:]
+			return yield(record{set: l.n}.Status(l.key, s.base.Present()), nil)
 		}
 		for status, err := range s.list(ctx, prefix) {
 			if err != nil {
 				yield(status, err)
 				return
 			}
-			if !before(status.Key, false) {
-				return
+			for len(limits) > 0 && limits[0].key < status.Key {
+				if !alone() {
+					return
+				}
 			}
 			if len(limits) > 0 && limits[0].key == status.Key {
 				status.Set, limits = limits[0].n, limits[1:]
@@ -55,7 +54,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status,
 				return
 			}
 		}
-		before("", true)
+		for len(limits) > 0 && alone() {
+		}
 	}
 }
 

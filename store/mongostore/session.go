@@ -130,15 +130,8 @@ func (l sessionLayout) Read(document bson.Raw) sessionRecord {
 }
 
 func (l sessionLayout) FindMany(ctx context.Context, _ *mongo.Collection, refs []store.Ref) ([]mongolease.Image[sessionRecord], error) {
-	images := make([]mongolease.Image[sessionRecord], len(refs))
-	for i, r := range refs {
-		image, err := l.of.steps.Find(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		images[i] = image
-	}
-	return images, nil
+	image, err := l.of.steps.Find(ctx, refs[0]) // a session is renewed alone
+	return []mongolease.Image[sessionRecord]{image}, err
 }
 
 // BeginSession inserts a session's document, with an upsert whose filter finds nothing. A document

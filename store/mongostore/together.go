@@ -35,7 +35,7 @@ func (s *Store) AcquireMany(ctx context.Context, batch []store.Claim) []store.Cl
 	t.settleRefused(ctx)
 	for i, c := range t.claims {
 		t.unknown[i] = t.answers[i].Err != nil && !store.IsCertain(t.answers[i].Err)
-		s.steps.Over(c.Claim, t.answers[i].Err)
+		s.base.Over(c.Attempt, !t.unknown[i])
 	}
 	if i := slices.IndexFunc(t.answers, func(a store.Claimed) bool { return a.Err == nil }); i >= 0 {
 		s.indexOnce(ctx, t.claims[i], t.answers[i].Grant)
@@ -68,16 +68,17 @@ func (t *together) begin(ctx context.Context, batch []store.Claim) error {
 	if err := t.refuseUnfitOnce(ctx); err != nil {
 		return mongoerr.NotApplied(err)
 	}
-	all, err := t.steps.BeginMany(ctx, batch, t.undo)
-	if err != nil {
-		return err
+	sent, ids, most := t.base.Clock.Now(), make([]string, len(batch)), time.Duration(0)
+	for i, c := range batch {
+		ids[i], most = c.ID, max(most, c.TTL)
 	}
-	t.unknown, t.tenures = make([]bool, len(all)), make([]mongolease.Tenure, len(all))
-	for i, c := range all {
-		t.claims = append(t.claims, t.claim(c))
-		t.tenures[i] = t.tenure(t.claims[i])
+	attempts, err := t.base.BeginMany(ctx, ids, most, t.undo)
+	for i, a := range attempts {
+		c := t.claim(&mongolease.Claim{Claim: batch[i], Attempt: a, Sent: sent})
+		t.claims, t.tenures = append(t.claims, c), append(t.tenures, t.tenure(c))
 	}
-	return nil
+	t.unknown = make([]bool, len(attempts))
+	return err
 }
 
 // A drawnTime is a time of the server, and when it was asked for. Behind a router there is one

@@ -3,17 +3,11 @@
 // are never compared. A server's time is known only by how long ago, at least and at
 // most, the server drew it.
 //
-// A sample is a time s that the server drew for a command sent at t0 and answered at
-// t1. The server drew s somewhere between the two, and cut it to the millisecond. So at
-// a local moment t the server's clock lies in
-//
-//	[ s + (t−t1)(1−ρ),  s + 1 ms + (t−t0)(1+ρ) ]
-//
-// where ρ bounds how much faster or slower one clock runs than the other. The lower end
-// judges which holders have surely run out. The upper end is written: until when a
-// holder is honoured. No deadline rests on either end, because a machine that was
-// suspended does not know how old its sample is. A deadline rests on a server time that
-// was drawn after the claim was sent: see [Left].
+// From a sample (a time, when the command that drew it was sent, and when it was answered) follows
+// between which two times the server's clock lies at a local moment. The lower end judges which
+// holders have surely run out. The upper end is written: until when a holder is honoured. No
+// deadline rests on either end, because a machine that was suspended does not know how old its
+// sample is. A deadline rests on a server time that was drawn after the claim was sent: see [Left].
 package mongoclock
 
 import (

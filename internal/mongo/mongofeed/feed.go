@@ -72,8 +72,10 @@ func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
 		return nil
 	}
 	ctx = mongobase.Bare(ctx)
-	if is, err := f.isCapped(ctx); !is {
-		return noFeed(err) // without a collection, or a feed, no client listens
+	if int64(f.base.Clock.Now()) >= f.trusted.Load() {
+		if is, err := f.look(ctx); err != nil || is != capped {
+			return noFeed(err) // without a collection, or a feed, no client listens
+		}
 	}
 	f.base.Count(mongobase.Insert)
 	if len(all) == 1 {
@@ -86,15 +88,6 @@ func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
 	}
 	_, err := f.coll.InsertMany(ctx, documents)
 	return noFeed(err)
-}
-
-// isCapped reports whether there is a collection that others may be reading.
-func (f *Feed) isCapped(ctx context.Context) (bool, error) {
-	if int64(f.base.Clock.Now()) < f.trusted.Load() {
-		return true, nil
-	}
-	is, err := f.look(ctx)
-	return err == nil && is == capped, err
 }
 
 func document(n store.Notice) bson.D {

@@ -22,7 +22,7 @@ func (s *Steps[R, X]) Answer(ctx context.Context, c *Claim, image Image[R], t Te
 // it is the claim's turn, it returns what the claim has to compare and to change in the line when
 // it takes the key over. Otherwise it returns the refusal.
 func (s *Steps[R, X]) Contest(ctx context.Context, c *Claim, image Image[R]) (still []bson.E, out mongobase.Change, err error) {
-	if s.outOfReach(c, image.Record) {
+	if _, landed := image.Record.Holder(c.ID); landed || image.Record.Foreign() != nil {
 		return nil, nil, s.Refuse(ctx, c, image.Record)
 	}
 	over, err := s.Judge(ctx, c, image)
@@ -68,12 +68,6 @@ func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 		s.prolong(&status.Holders[i], status.Now)
 	}
 	return status
-}
-
-// outOfReach reports whether a document is a stranger's, or has the claim's own twin.
-func (s *Steps[R, X]) outOfReach(c *Claim, seen R) bool {
-	_, landed := seen.Holder(c.ID)
-	return landed || seen.Foreign() != nil
 }
 
 // Refuse answers that the key is held, or that others come before the claim, with what is there

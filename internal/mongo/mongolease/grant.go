@@ -77,7 +77,7 @@ func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 // a router that must be the clock of the claim's shard.
 func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at time.Time, drawn mongoclock.Moment) {
 	_ = s.Base.Sure(ctx)
-	t := c.Tenure()
+	t := s.Base.Tenure(c.TTL)
 	if s.Base.Kind().Router && !at.IsZero() {
 		t = s.Base.TenureBy(s.Base.BearingBy(at, drawn), c.TTL)
 	}

@@ -122,8 +122,6 @@ type Claim struct {
 
 	// Got, if set, is called with the document as a grant left it.
 	Got func(document bson.Raw)
-
-	base *mongobase.Base
 }
 
 // A Tenure is what a claim or a renewal writes.
@@ -133,33 +131,8 @@ type Tenure = mongobase.Tenure
 func (s *Steps[R, X]) Try(ctx context.Context, c store.Claim, claim func(context.Context, *Claim) (store.Grant, error)) (g store.Grant, err error) {
 	sent := s.Base.Clock.Now()
 	err = s.Base.Try(ctx, c.ID, c.TTL, func(ctx context.Context, a *mongobase.Attempt) (certain bool, err error) {
-		g, err = claim(ctx, &Claim{Claim: c, Attempt: a, Sent: sent, base: s.Base})
+		g, err = claim(ctx, &Claim{Claim: c, Attempt: a, Sent: sent})
 		return err == nil || store.IsCertain(err), err
 	})
 	return g, err
 }
-
-// BeginMany opens the attempts of claims that are sent as one bulk. cleanUp removes all of them
-// whose outcome is unknown, in their session. It sends nothing yet.
-func (s *Steps[R, X]) BeginMany(ctx context.Context, batch []store.Claim, cleanUp func(context.Context) error) ([]*Claim, error) {
-	sent := s.Base.Clock.Now()
-	ids, most := make([]string, len(batch)), time.Duration(0)
-	for i, c := range batch {
-		ids[i], most = c.ID, max(most, c.TTL)
-	}
-	attempts, err := s.Base.BeginMany(ctx, ids, most, cleanUp)
-	if err != nil {
-		return nil, err
-	}
-	claims := make([]*Claim, len(batch))
-	for i, c := range batch {
-		claims[i] = &Claim{Claim: c, Attempt: attempts[i], Sent: sent, base: s.Base}
-	}
-	return claims, nil
-}
-
-func (s *Steps[R, X]) Over(c *Claim, err error) {
-	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
-}
-
-func (c *Claim) Tenure() Tenure { return c.base.Tenure(c.TTL) }

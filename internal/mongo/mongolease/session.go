@@ -1,6 +1,7 @@
 package mongolease
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -45,22 +46,12 @@ func (s *Steps[R, X]) prolong(h *store.Holder, now time.Time) {
 	if over {
 		return
 	}
-	own := h.KnownBy
-	if own.IsZero() {
-		own = h.ExpireAt
-	}
-	if knownBy.IsZero() {
-		knownBy = expireAt
-	}
+	known := slices.MaxFunc([]time.Time{cmp.Or(h.KnownBy, h.ExpireAt), cmp.Or(knownBy, expireAt)}, time.Time.Compare)
 	if expireAt.After(h.ExpireAt) {
 		h.ExpireAt = expireAt
 	}
-	if own.After(knownBy) {
-		knownBy = own
-	}
-	h.KnownBy = time.Time{}
-	if !knownBy.Equal(h.ExpireAt) {
-		h.KnownBy = knownBy
+	if h.KnownBy = known; known.Equal(h.ExpireAt) {
+		h.KnownBy = time.Time{}
 	}
 }
 
