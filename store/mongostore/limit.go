@@ -171,12 +171,9 @@ func (s *Store) SetLimit(ctx context.Context, key string, n int) (store.Status, 
 // changed since. One that was taken back stays for the TTL index, so that late copies find it.
 func (s *Store) writeLimit(ctx context.Context, key string, n int, seen limitRecord) (bool, error) {
 	rev := newRev()
-	u, opts := mongobase.Change{}.Set(fieldLimit, n), mongobase.After
+	u, opts := mongobase.Change{}.Set(fieldLimit, n), mongobase.Upsert
 	if seen.there {
-		u = u.Set(fieldRev, rev)
-		rev = seen.rev
-	} else {
-		opts = mongobase.Upsert
+		u, opts, rev = u.Set(fieldRev, rev), mongobase.After, seen.rev
 	}
 	if n > 0 {
 		u = u.Unset(fieldExpireAt)

@@ -113,7 +113,9 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 	case landed || seen.Foreign() != nil:
 		return g, true, s.steps.Refuse(ctx, c.Claim, seen)
 	case mismatch != nil:
-		s.withdraw(ctx, c, left)
+		if stands(left, c.Place) { // if it stays it is passed, and after a while stale
+			_, _ = s.steps.StepOut(ctx, ours(c.Key), c.Place, false)
+		}
 		return g, true, s.steps.Settle(ctx, c.Claim, mismatch)
 	case c.held(left) && c.Place != "" && !c.stands:
 		return s.joinInLine(ctx, c)
@@ -147,14 +149,6 @@ func (s *Store) joinInLine(ctx context.Context, c *claim) (g store.Grant, done b
 		return g, false, nil
 	}
 	return s.join(ctx, c, image)
-}
-
-// withdraw takes the place of a claim that cannot share the key with its holders out of the line.
-// If that fails the place is passed, and after a while it is stale.
-func (s *Store) withdraw(ctx context.Context, c *claim, seen store.Status) {
-	if stands(seen, c.Place) {
-		_, _ = s.steps.StepOut(ctx, ours(c.Key), c.Place, false)
-	}
 }
 
 func stands(s store.Status, p store.Place) bool {

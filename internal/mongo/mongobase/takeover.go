@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/swept"
 )
 
 // A Mark is what must be known of a holder to judge whether it is over.
@@ -136,7 +137,7 @@ func (b *Base) Saw(key string, holders []Mark, at mongoclock.Moment) { b.sights.
 // are over, as they were seen.
 func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []Mark, err error) {
 	b.sights.mu.Lock()
-	last := b.sights.keys[key]
+	last := b.sights.keys.All[key]
 	b.sights.mu.Unlock()
 	if len(last.holders) == 0 {
 		return nil, nil
@@ -167,9 +168,8 @@ func init() { beats.Store(time.Now().UnixNano()) }
 // sights remembers since when the holders of a key have shown the same beats. The zero value is
 // ready for use.
 type sights struct {
-	mu      sync.Mutex // protects the rest; never held across a command
-	keys    map[string]sight
-	sweepAt int
+	mu   sync.Mutex // protects keys; never held across a command
+	keys swept.Map[string, sight]
 }
 
 type sight struct {
@@ -190,46 +190,33 @@ const (
 func (s *sights) saw(key string, holders []Mark, at mongoclock.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.keys[key]
+	before := s.keys.All[key]
 	if len(holders) == 0 {
-		delete(s.keys, key)
+		delete(s.keys.All, key)
 		return
 	}
 	now := sight{at, make(map[string]silent, len(holders))}
 	for _, h := range holders {
 		now.holders[h.ID] = silent{h, min(before.since(h, at), at)}
 	}
-	if s.keys == nil {
-		s.keys = map[string]sight{}
-	}
-	s.keys[key] = now
-	s.sweep(at)
-}
-
-func (s *sights) sweep(now mongoclock.Moment) {
-	if len(s.keys) < max(256, s.sweepAt) {
+	old := func(_ string, seen sight) bool { return at.Sub(seen.looked) > sightsKept }
+	s.keys.Put(key, now, old)
+	if len(s.keys.All) <= sightsMost {
 		return
 	}
-	for key, old := range s.keys {
-		if now.Sub(old.looked) > sightsKept {
-			delete(s.keys, key)
+	maps.DeleteFunc(s.keys.All, old)
+	for key := range s.keys.All { // there are too many: a quarter is dropped, and begins again
+		if len(s.keys.All) <= sightsMost/4*3 {
+			break
 		}
+		delete(s.keys.All, key)
 	}
-	if len(s.keys) > sightsMost { // there are too many: a quarter is dropped, and begins again
-		for key := range s.keys {
-			if len(s.keys) <= sightsMost/4*3 {
-				break
-			}
-			delete(s.keys, key)
-		}
-	}
-	s.sweepAt = min(2*len(s.keys), sightsMost+1)
 }
 
 func (s *sights) still(key string, h Mark, now mongoclock.Moment) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, now.Sub(s.keys[key].since(h, now)))
+	return max(0, now.Sub(s.keys.All[key].since(h, now)))
 }
 
 // since returns when a holder was first seen with its present beat: now, if it was not.

@@ -112,21 +112,3 @@ func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, refusal error) error
 	s.Tell(ctx, freed)
 	return refusal
 }
-
-// HandOver grants a claim that send has put in the place of a live holder. If send found no
-// such holder, the document tells why.
-func (s *Steps[R, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
-	image, t, err := send(ctx)
-	if err != nil || image.Found() {
-		return s.Answer(ctx, c, image, t, err)
-	}
-	c.Attempt.Answered(image.Reply, true)
-	seen, err := s.Find(ctx, c.Ref)
-	if err != nil {
-		return store.Grant{}, c.Attempt.NotApplied(err)
-	}
-	if _, landed := seen.Record.Holder(c.ID); landed {
-		c.Attempt.Twin = true
-	}
-	return store.Grant{}, s.Settle(ctx, c, Why(seen, from.ID))
-}

@@ -114,7 +114,8 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 }
 
 // Transfer puts a claim in the place of a live holder, by the one command that send sends: one
-// trip for a release and a grant, and no instant at which the key is free.
+// trip for a release and a grant, and no instant at which the key is free. If that finds no such
+// holder, the document tells why.
 func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election, or of its shard
 		s.Base.Refresh(ctx)
@@ -122,9 +123,20 @@ func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, se
 			return store.Grant{}, err
 		}
 	}
-	g, err := s.HandOver(ctx, from, c, send)
-	if err == nil {
-		s.Memory.Forget(from.ID)
+	image, t, err := send(ctx)
+	if err != nil || image.Found() {
+		g, err := s.Answer(ctx, c, image, t, err)
+		if err == nil {
+			s.Memory.Forget(from.ID)
+		}
+		return g, err
 	}
-	return g, err
+	c.Attempt.Answered(image.Reply, true)
+	seen, err := s.Find(ctx, c.Ref)
+	if err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
+	}
+	_, landed := seen.Record.Holder(c.ID)
+	c.Attempt.Twin = c.Attempt.Twin || landed
+	return store.Grant{}, s.Settle(ctx, c, Why(seen, from.ID))
 }
