@@ -31,24 +31,24 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			conditions, update := s.laterRelease(e.Ref, t)
 			return s.steps.Update(ctx, mongolease.Release, coll, e.Ref, conditions, update, mongobase.After)
 		}
-		image, err := s.releaseNow(ctx, e, coll)
+		what := mongolease.Release
+		if e.Mode != store.Exclusive {
+			what = mongolease.Leave
+		}
+		image, err := s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, coll)
 		return s.besides(ctx, e.Key, image), err
 	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })}
 }
 
 // releaseNow deletes the document of an exclusive holder, if nobody is in line; that is a guess,
 // unless somebody is known to be. Any other holder leaves the document.
-func (s *Store) releaseNow(ctx context.Context, e store.Ending, coll *mongo.Collection) (reply, error) {
-	filter := append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...)
-	if e.Mode != store.Exclusive {
-		return s.drop(ctx, mongolease.Leave, e.Ref, filter, coll)
-	}
-	if !e.Line {
-		if image, err := s.remove(ctx, mongolease.Release, coll, append(slices.Clip(filter), unawaited)); err != nil || image.Found() {
+func (s *Store) releaseNow(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, line bool, coll *mongo.Collection) (reply, error) {
+	if r.Mode == store.Exclusive && !line {
+		if image, err := s.remove(ctx, what, coll, append(slices.Clip(filter), unawaited)); err != nil || image.Found() {
 			return image, err
 		}
 	}
-	return s.drop(ctx, mongolease.Release, e.Ref, filter, coll)
+	return s.drop(ctx, what, r, filter, coll)
 }
 
 // laterRelease is the release under MinHold: the holder stays with a mark, so that it can no
@@ -68,38 +68,27 @@ func (s *Store) laterRelease(r store.Ref, t mongolease.Tenure) (conditions []bso
 }
 
 // Break marks a holder, which learns of it at its next renewal, and with now removes the
-// holder. Both outlast a failover: an operator must not find a break undone.
+// holder. Both outlast a failover: an operator must not find a break undone. The mark is also written
+// into the session that the holder is under, whose next renewal reads it.
 func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if err := knownMode(r.Mode); err != nil {
 		return err
 	}
 	filter := ours(r.Key, exists(fieldHolders+"."+r.ID))
 	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
-		switch {
-		case now && r.Mode != store.Exclusive:
-			return s.drop(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), s.base.Durable)
-		case now:
-			image, err := s.breakNow(ctx, r, append(filter, exclusively))
-			return s.broke(ctx, image, err, r.ID, reason)
+		if now {
+			return s.releaseNow(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), false, s.base.Durable)
 		}
 		image, err := s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
 			moveRev,
 			stampAt,
 		}, mongobase.After)
-		return s.broke(ctx, image, err, r.ID, reason)
-	})
-}
-
-// breakNow removes an exclusive holder, and returns what the document was.
-func (s *Store) breakNow(ctx context.Context, r store.Ref, filter bson.D) (reply, error) {
-	image, err := s.steps.Remove(ctx, mongolease.Break, s.base.Durable, append(slices.Clip(filter), unawaited), readRecord)
-	if err != nil || image.Found() {
+		if h, _ := image.Record.Holder(r.ID); err == nil && h.Session != "" {
+			_, err = s.base.Modify(ctx, s.base.Durable, ourSession(h.Session), bson.D{
+				{Key: "$set", Value: bson.D{{Key: fieldReasons + "." + r.ID, Value: reason}}}, stampAt,
+			}, mongobase.After)
+		}
 		return image, err
-	}
-	image, err = s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, s.dropping(r), mongobase.Before)
-	if err == nil && image.Found() && len(image.Record.Line) == 0 { // they have left since
-		_, _ = s.remove(ctx, mongolease.Last, s.base.Durable, ours(r.Key, unheld, unawaited))
-	}
-	return image, err
+	})
 }

@@ -268,14 +268,3 @@ func (c *claim) prune(seen record, over map[string]bool, filter bson.D, update m
 	}
 	return filter, update.Add("$pullAll", bson.E{Key: fieldSessions, Value: ids})
 }
-
-// broke ends a break: it writes into the session that the holder is under, whose next renewal reads
-// it.
-func (s *Store) broke(ctx context.Context, image reply, err error, id, reason string) (reply, error) {
-	if h, _ := image.Record.Holder(id); err == nil && h.Session != "" {
-		_, err = s.base.Modify(ctx, s.base.Durable, ourSession(h.Session), bson.D{
-			{Key: "$set", Value: bson.D{{Key: fieldReasons + "." + id, Value: reason}}}, stampAt,
-		}, mongobase.After)
-	}
-	return image, err
-}
