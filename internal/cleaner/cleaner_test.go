@@ -303,3 +303,67 @@ func TestNoCallerWaitsForAClaimThatIsSettledMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+func TestOfTwoClaimsOfAKeyOneMayStillHoldIt(t *testing.T) {
+	inBubble(t, errNet, func(t *testing.T, f *fixture) {
+		f.Add(store.Ref{Key: "k", ID: "1"}, nil, f.clock.Now().Add(time.Hour))
+		f.Add(store.Ref{Key: "k", ID: "2"}, nil, f.clock.Now().Add(time.Hour))
+		first := true
+		f.answer(func(context.Context, string) (bool, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if first {
+				first = false
+				return true, nil
+			}
+			return false, errNet
+		})
+		time.Sleep(10 * time.Second)
+		assert.Len(t, f.Left(), 1)
+		assert.True(t, f.May("k"))
+		f.answer(settled)
+		assert.NoError(t, f.Settle(t.Context(), "k"))
+		assert.Empty(t, f.Left())
+		assert.False(t, f.May("k"))
+	})
+}
+
+func TestAVerdictSettlesAClaim(t *testing.T) {
+	inBubble(t, store.ErrForeign, func(t *testing.T, f *fixture) {
+		f.add("k", time.Hour)
+		assert.NoError(t, f.Settle(t.Context(), "k"))
+		assert.Zero(t, f.Len())
+		assert.Equal(t, []string{"k"}, f.frees())
+	})
+}
+
+func TestSettleIsContentWithAnAnswerThatProvesNothing(t *testing.T) {
+	inBubble(t, errNet, func(t *testing.T, f *fixture) {
+		f.answer(func(context.Context, string) (bool, error) { return false, nil })
+		f.add("k", time.Hour)
+		assert.NoError(t, f.Settle(t.Context(), "k"))
+		assert.Equal(t, 1, f.Len())
+	})
+}
+
+func TestNoClaimWaitsForTheNextAttemptAtAnother(t *testing.T) {
+	inBubble(t, errNet, func(t *testing.T, f *fixture) {
+		for i := range 10 {
+			f.add(fmt.Sprint(i), time.Hour)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			f.answer(func(context.Context, string) (bool, error) { return false, errNet })
+			f.add(fmt.Sprint("next ", i), time.Hour)
+			synctest.Wait()
+			assert.Contains(t, f.attempts(), fmt.Sprint("next ", i), "tried at once")
+		}
+		f.answer(settled)
+		for i := 9; i >= 0; i-- {
+			start := time.Now()
+			assert.NoError(t, f.Settle(t.Context(), fmt.Sprint(i)))
+			assert.NoError(t, f.Settle(t.Context(), fmt.Sprint("next ", i)))
+			assert.Zero(t, time.Since(start))
+			assert.Equal(t, 2*i, f.Len())
+		}
+	})
+}

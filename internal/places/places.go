@@ -108,7 +108,6 @@ func (k *Keeper) Work() {
 		switch {
 		case err == nil:
 			k.gone.All[p.Place] = now.Add(line.Grace)
-			pause.Reset()
 			continue
 		case p.Seen && now < p.until:
 			k.todo = append(k.todo, p)

@@ -138,3 +138,27 @@ func TestANoticeAboutAPlaceThatWasJustGivenUpIsOld(t *testing.T) {
 		assert.Len(t, s.calls("p"), 2, "the control: the call was long ago")
 	})
 }
+
+func TestWhatCouldNotBeGivenUpIsGivenUpWhenItIsOffered(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		s.away = true
+		if s.Add(places.Unused{Key: "k", Place: "p"}) {
+			s.Work()
+		}
+		s.Offered("k", "p")
+		time.Sleep(100 * time.Millisecond)
+		assert.Len(t, s.calls("p"), 2)
+	})
+}
+
+func TestWorkEndsWithTheTasks(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		s.away = true
+		s.GiveUp("k", "p")
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		s.tasks.Cut()
+		s.tasks.Wait()
+		assert.LessOrEqual(t, time.Since(start), 2*time.Second)
+	})
+}
