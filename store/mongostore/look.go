@@ -13,6 +13,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
+// Look reads keys with one find, however many there are.
 func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	return s.steps.Look(ctx, keys)
 }
