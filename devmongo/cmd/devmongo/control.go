@@ -32,12 +32,12 @@ type control struct {
 	opts   []devmongo.Option // of every server like the shared one
 	log    *slog.Logger
 	http   http.Server
+	cancel context.CancelFunc // of its requests, and so of the starts under way
 	url    string
 
-	mu      sync.Mutex // protects all that follows; not held while a server starts or ends
+	mu      sync.Mutex // protects all that follows; not held while a server starts
 	servers map[string]*devmongo.Server
 	lastID  int
-	closed  bool
 }
 
 // startControl listens on a port of the loopback. The path begins with a secret, so that a web page
@@ -48,14 +48,17 @@ func startControl(shared *devmongo.Server, log *slog.Logger, opts ...devmongo.Op
 		return nil, err
 	}
 	secret := "/" + rand.Text()
+	ctx, cancel := context.WithCancel(context.Background())
 	c := &control{
 		shared:  shared,
 		opts:    opts,
 		log:     log,
+		cancel:  cancel,
 		url:     "http://" + l.Addr().String() + secret,
 		servers: map[string]*devmongo.Server{},
 	}
 	c.http.Handler = http.StripPrefix(secret, c.routes())
+	c.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	go c.http.Serve(l) // ends with close
 	return c, nil
 }
@@ -124,16 +127,10 @@ func (c *control) start(ctx context.Context, wanted wanted) (*started, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	closed := c.closed
 	c.lastID++
 	id := strconv.Itoa(c.lastID)
-	if !closed {
-		c.servers[id] = server
-	}
+	c.servers[id] = server
 	c.mu.Unlock()
-	if closed {
-		return nil, errors.Join(errors.New("devmongo is ending"), server.Stop())
-	}
 	body := &started{ID: id, URI: server.URI(), Kind: server.Kind(), Version: server.Version(), Has: server.Capabilities()}
 	for _, m := range server.Members() {
 		body.Members = append(body.Members, m.Host())
@@ -168,10 +165,10 @@ var errUnknownServer = errors.New("no such server")
 
 // close ends the endpoint and every server that was started through it, but not the shared one.
 func (c *control) close() error {
-	err := c.http.Close() // which cancels the contexts of its requests, and so the starts under way
+	c.cancel()
+	err := c.http.Shutdown(context.Background()) // waits for a start to clean up
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
 	var ending sync.WaitGroup
 	for _, server := range c.servers {
 		ending.Go(func() {

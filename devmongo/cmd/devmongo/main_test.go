@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -223,6 +224,24 @@ func TestATestCanKillStepDownAndRestartAServerOfItsOwn(t *testing.T) {
 	if body := post(t, c.url+"/servers?auth=1", http.StatusOK); !strings.Contains(body, "root:") {
 		t.Errorf("the URI of a server with users has none: %s", body)
 	}
+}
+
+func TestTheEndOfTheControlWaitsForAStartToCleanUp(t *testing.T) {
+	needSecantus(t)
+	c := controlOver(t, devmongo.Secantus)
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() {
+		if response, err := http.Post(c.url+"/servers", "", nil); err == nil {
+			response.Body.Close()
+		}
+	})
+	there := func() bool { all, _ := os.ReadDir(temp); return len(all) > 0 }
+	require.Eventually(t, there, 10*time.Second, time.Millisecond)
+	require.NoError(t, c.close())
+	require.False(t, there(), "the start has left its data behind")
 }
 
 func TestTheControlRefusesOperationsThatTheKindCannotDo(t *testing.T) {
