@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,6 +100,23 @@ func TestALostReplyAtEachStepLeavesOneRecord(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The lease lasts for as long as it is renewed, so a save that never passes would be tried unseen.
+func TestARecordThatIsNotSavedYetIsLoggedOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var log strings.Builder
+		var sent atomic.Int32
+		coll := w.collection(func(c docdb.Command) (time.Duration, bool) {
+			if strings.Contains(fmt.Sprint(c.Body), string(once.Running)) && sent.Add(1) < 4 {
+				return never, false
+			}
+			return 0, true
+		})
+		require.NoError(t, once.Do(t.Context(), coll, name, takes(0), once.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		assert.EqualValues(t, 4, sent.Load())
+		assert.Equal(t, 1, strings.Count(log.String(), "once: the record is not saved yet"), log.String())
+	})
 }
 
 // No command of the process arrives once its work is done, so no other process can know that it is.
@@ -214,6 +233,7 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 			"mongolock: WithOwner":                    once.Do(t.Context(), coll, name, fn, once.WithOwner("")),
 			"once: Reset: the reason is empty":        once.Reset(t.Context(), coll, name, " "),
 			"once: Reset: the collection is nil":      once.Reset(t.Context(), nil, name, "x"),
+			"once: Reset: Content":                    once.Reset(t.Context(), coll, name, "x", once.Content([]byte("a"))),
 			"once: Look: the collection is nil":       second(once.Look(t.Context(), nil, name)),
 			"once: the name is empty\nonce: Do: fn i": once.Do(t.Context(), coll, "", nil),
 		} {

@@ -100,6 +100,9 @@ func Reset(ctx context.Context, coll *mongo.Collection, name, reason string, opt
 	if strings.TrimSpace(reason) == "" {
 		err = errors.Join(err, errors.New("once: Reset: the reason is empty"))
 	}
+	if conf.sum != "" {
+		err = errors.Join(err, errors.New("once: Reset: Content: no content is run"))
+	}
 	l, err := open(coll, name, conf, err)
 	if err != nil {
 		return err

@@ -268,7 +268,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 // sent twice only the last one counts.
 func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) error {
 	unknown := false // an attempt may have been applied
-	for pauses := backoff.New(pauseLeast, pauseMost); ; {
+	for pauses, first := backoff.New(pauseLeast, pauseMost), true; ; first = false {
 		err := doc.Save(mongobase.Bare(ctx))
 		if err == nil {
 			return nil
@@ -276,6 +276,9 @@ func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) erro
 		unknown = unknown || errors.Is(err, mongolock.ErrOutcomeUnknown)
 		passes := errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied)
 		over := !passes || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrDisconnected) || ctx.Err() != nil
+		if first && !over {
+			l.logger.Warn("once: the record is not saved yet, trying again", "name", l.name, "error", err)
+		}
 		if over || !backoff.Sleep(doc.Lease().Context(ctx), pauses.Next()) {
 			err = errors.Join(err, doc.Lease().Err())
 			if unknown && !errors.Is(err, mongolock.ErrOutcomeUnknown) {

@@ -25,6 +25,8 @@ type config struct {
 	sum   string // of the content; empty: none was given
 	lease []mongolock.AcquireOption
 	locks []doclock.Option
+
+	logger *slog.Logger
 }
 
 type option func(*config) error
@@ -67,8 +69,11 @@ func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
 }
 
-// WithLogger sets where the call logs, by default slog.Default(). A lost lease is a warning.
-func WithLogger(l *slog.Logger) Option { return locks(doclock.WithLogger(l)) }
+// WithLogger sets where the call logs, by default slog.Default(). A lost lease is a warning, and so is a
+// record that cannot be saved yet.
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) error { c.logger = l; return locks(doclock.WithLogger(l)).apply(c) })
+}
 
 // WithOwner names this process in the record, and for people who look at the lock: 1 to 256 bytes of
 // UTF-8, by default host/pid.
@@ -91,7 +96,7 @@ const maxName = 256 // bytes
 
 // newConfig checks the arguments of a call together. Nothing is sent.
 func newConfig(caller string, coll *mongo.Collection, name string, opts []Option) (config, error) {
-	var c config
+	c := config{logger: slog.Default()}
 	errs := []error{CheckName(name)}
 	if coll == nil {
 		errs = append(errs, fmt.Errorf("once: %s: the collection is nil", caller))

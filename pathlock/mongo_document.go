@@ -107,7 +107,7 @@ func readRecord(raw bson.Raw) (r record, err error) {
 	r.rev, _ = raw.Lookup(fieldRev).ObjectIDOK()
 	r.epoch, _ = raw.Lookup(fieldEpoch).ObjectIDOK()
 	ttl, _ := raw.Lookup(fieldTTL).AsInt64OK()
-	r.ttl = time.Duration(ttl) * time.Millisecond
+	r.ttl = time.Duration(max(0, min(ttl, MaxTimeout.Milliseconds()))) * time.Millisecond // a Duration holds no greater ones
 	if r.Timeout != Infinite {
 		r.ExpireAt = r.until
 	}

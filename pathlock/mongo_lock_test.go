@@ -435,3 +435,22 @@ func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {
 	require.NoError(t, tree.Release(f.ctx(), last.Token))
 	assert.EqualValues(t, 1000, f.count(bson.D{{Key: fieldPath, Value: "/a"}}), "one of them, and no other")
 }
+
+// Somebody wrote it by hand. As a time.Duration each would be half a millisecond.
+func TestATTLThatNoDurationHoldsIsNotShort(t *testing.T) {
+	for ms, foreign := range map[int64]bool{18_446_744_073_710: false, -18_446_744_073_709: true} {
+		r := record{Lock: exclusiveLock("/a"), state: stateGranted, until: time.Now(), rev: bson.NewObjectID()}
+		r.Token = newToken()
+		doc := append(r.encoded("files"), bson.E{Key: "_id", Value: r.Token})
+		for i := range doc {
+			if doc[i].Key == fieldTTL {
+				doc[i].Value = ms
+			}
+		}
+		raw, err := bson.Marshal(doc)
+		require.NoError(t, err)
+		r, err = readRecord(raw)
+		assert.Equal(t, foreign, errors.Is(err, ErrForeign), "%v", err)
+		assert.True(t, foreign || r.ttl == MaxTimeout, "%v", r.ttl)
+	}
+}

@@ -386,3 +386,24 @@ func TestASweepRemovesWhatOneThatWasCutOffHasEmptied(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, n)
 }
+
+// Such as a validator that refuses the mark of a dead session.
+func TestWhatIsKnownToBeLeftIsSweptThoughTheSurveyFails(t *testing.T) {
+	t.Parallel()
+	coll := inMemory(t)
+	s := open(coll, config{logger: slog.New(slog.DiscardHandler)})
+	for _, id := range []string{"one", "long ago"} {
+		_, err := s.BeginSession(t.Context(), store.Session{ID: id, Owner: "me", TTL: time.Minute})
+		require.NoError(t, err)
+	}
+	_, err := coll.UpdateOne(t.Context(), bson.D{sessionName("long ago")}, bson.D{{Key: "$set", Value: bson.D{{Key: fieldExpireAt, Value: time.Now().AddDate(-1, 0, 0)}}}})
+	require.NoError(t, err)
+	require.NoError(t, s.EndSession(t.Context(), "one"))
+	require.NotEmpty(t, s.sessions.leftBy())
+	refusing := inMemory(t)
+	require.NoError(t, refusing.Database().Client().Disconnect(t.Context()))
+	s.base.Durable = refusing
+	_, err = s.Sweep(t.Context())
+	require.Error(t, err)
+	assert.Empty(t, s.sessions.leftBy())
+}
