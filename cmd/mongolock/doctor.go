@@ -122,6 +122,9 @@ func (c *doctorCmd) Run(a *app) error {
 	defer stop()
 	x := &exam{c: c, a: a, level: ok, p: a.printer()}
 	d, err := a.reach(ctx)
+	if ctx.Err() != nil {
+		return refusedBy(ctx, err)
+	}
 	if err != nil {
 		if code, _ := verdict(err); code == exitUsage {
 			return err
@@ -136,16 +139,14 @@ func (c *doctorCmd) Run(a *app) error {
 		return exitf(exitDoctorFails, "")
 	}
 	defer d.close()
-	if err := x.begin(ctx, d); err != nil {
-		return err
-	}
+	x.begin(ctx, d)
 	defer x.clean()
 	for _, check := range checks {
 		within, cancel := context.WithTimeout(ctx, checkFor)
 		findings := check.run(x, within)
 		cancel()
 		if ctx.Err() != nil {
-			return exitf(exitFailed, "interrupted")
+			return refusedBy(ctx, ctx.Err())
 		}
 		for _, f := range findings {
 			if f.Check == "" {

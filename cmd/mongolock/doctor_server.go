@@ -17,7 +17,7 @@ import (
 )
 
 // begin finds out what exists, and where the checks write.
-func (x *exam) begin(ctx context.Context, d *deployment) error {
+func (x *exam) begin(ctx context.Context, d *deployment) {
 	x.d = d
 	x.real = d.collection(&x.a.connection, "locks")
 	x.coll = x.real
@@ -25,7 +25,7 @@ func (x *exam) begin(ctx context.Context, d *deployment) error {
 	names, err := d.db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: bson.A{x.real.Name(), x.real.Name() + ".wake"}}}}})
 	if err != nil { // without the right to ask, assume that it exists, or that the first write makes it
 		x.there, x.woke = true, true
-		return nil
+		return
 	}
 	x.there = slices.Contains(names, x.real.Name())
 	x.woke = slices.Contains(names, x.real.Name()+".wake")
@@ -33,7 +33,6 @@ func (x *exam) begin(ctx context.Context, d *deployment) error {
 		x.coll = d.db.Collection(x.real.Name() + "_doctor_" + strings.ToLower(rand.Text()[:8]))
 		x.woke = false
 	}
-	return nil
 }
 
 // clean removes what the checks made.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
@@ -39,6 +41,15 @@ func (p *program) doctor(args ...string) examination {
 		e.lines[f.Check] = append(e.lines[f.Check], f)
 	}
 	return e
+}
+
+func TestAnInterruptedDoctorEndsAsTheSignalSays(t *testing.T) {
+	p := newProgram(t)
+	r := p.start("doctor", "--uri", "mongodb://127.0.0.1:1")
+	time.Sleep(pace.Of(300 * time.Millisecond)) // real: it looks for the server
+	r.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+int(syscall.SIGTERM), r.code())
+	assert.Empty(t, r.out.String())
 }
 
 // says checks that a line of a check has that level and that text.

@@ -48,7 +48,10 @@ func lastDue(expression string, now time.Time) time.Time {
 // hostZone returns the name of this host's time zone, by which cron reads a crontab, or nothing if
 // it has none: that is UTC.
 func hostZone() string {
-	name := cmp.Or(strings.TrimPrefix(os.Getenv("TZ"), ":"), "/etc/localtime")
+	name, set := os.LookupEnv("TZ")
+	if name = cmp.Or(strings.TrimPrefix(name, ":"), "UTC"); !set {
+		name = "/etc/localtime"
+	}
 	if filepath.IsAbs(name) {
 		link, _ := filepath.EvalSymlinks(name)
 		_, name, _ = strings.Cut(link, "zoneinfo/")

@@ -237,7 +237,7 @@ func TestANoteHasTheWordsBeforeTheFirstOptionAndNoSecret(t *testing.T) {
 func TestTheZoneOfTheHostIsNamedOrAskedFor(t *testing.T) {
 	for tz, want := range map[string]string{
 		":Europe/Berlin": "Europe/Berlin", "/usr/share/zoneinfo/Europe/Berlin": "Europe/Berlin", ":/usr/share/zoneinfo/Europe/Berlin": "Europe/Berlin",
-		"CET-1CEST,M3.5.0,M10.5.0/3": "", "/no/such/file": "",
+		"": "UTC", ":": "UTC", "CET-1CEST,M3.5.0,M10.5.0/3": "", "/no/such/file": "",
 	} {
 		t.Setenv("TZ", tz)
 		if _, err := os.Stat(strings.TrimPrefix(tz, ":")); filepath.IsAbs(strings.TrimPrefix(tz, ":")) && want != "" && err != nil {

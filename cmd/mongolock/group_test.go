@@ -117,3 +117,19 @@ func TestASignalBeforeTheCommandIsNotLost(t *testing.T) {
 		require.ErrorIs(t, &unfinished{err.(*exitError), err.(*exitError).told}, context.Canceled, "once records that it was stopped")
 	}
 }
+
+// Otherwise a person reads that the command is not guarded, which has ended.
+func TestAGuardThatDiesWhenItIsDismissedIsNotMissed(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	g, err := startGuard(lost{}, 20*time.Millisecond, time.Second, teller{w: &said, key: "k"})
+	require.NoError(t, err)
+	g.mu.Lock()
+	g.done = true
+	g.mu.Unlock()
+	require.NoError(t, syscall.Kill(g.pid(), syscall.SIGKILL))
+	late := time.AfterFunc(time.Second, func() { close(g.dismissed) })
+	g.kept.Wait()
+	assert.True(t, late.Stop())
+	assert.Empty(t, said.String())
+}

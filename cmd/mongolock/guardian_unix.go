@@ -63,6 +63,9 @@ func (g *guardian) keep() {
 			case <-time.After(pause):
 			}
 			err := g.start()
+			if errors.Is(err, errDismissed) {
+				return
+			}
 			if again = err != nil; again && !said {
 				said = true
 				g.t.tell("unguarded", fmt.Sprintf("the guard of %s has died, and another cannot be started: %s. If this process is killed or stopped, the command may outlive the lease", shown(g.t.key), sentence(err)), nil)
@@ -209,9 +212,9 @@ func (g *guardian) send(format string, args ...any) {
 // dismiss ends the guard and waits for it.
 func (g *guardian) dismiss() {
 	close(g.dismissed)
-	g.send("done")
 	g.mu.Lock()
 	g.done = true
+	_, _ = fmt.Fprintln(g.to, "done") // fails if the guard is dead
 	_ = g.to.Close()
 	g.mu.Unlock()
 	stopped := time.AfterFunc(time.Second, func() {

@@ -122,8 +122,8 @@ func inMode(m store.Mode, limit, weight int, none string) string {
 	return string(m)
 }
 
-// rows returns the rows of a key in a table: one for each holder that is live, or for all; and one
-// for a key that has no live holder and is offered to those in line.
+// rows returns the rows of a key in a table: one for each holder that is live, or for all; or one that
+// says that it is free.
 func (v keyView) rows(all bool) (rows [][]cell) {
 	for _, h := range v.Holders {
 		if h.Live || all {
@@ -134,11 +134,15 @@ func (v keyView) rows(all bool) (rows [][]cell) {
 			})
 		}
 	}
-	if len(rows) == 0 && v.awaited() > 0 {
-		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, {v.next(), green}, {v.waiters(), yellow}, {}})
-	}
-	if v.Set > 0 && len(rows) == 0 {
-		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, {ofPermits(v.Set), plain}, {}, {}})
+	if len(rows) == 0 {
+		state := cell{}
+		switch {
+		case v.awaited() > 0:
+			state = cell{v.next(), green}
+		case v.Set > 0:
+			state = cell{ofPermits(v.Set), plain}
+		}
+		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, state, {v.waiters(), yellow}, {}})
 	}
 	return rows
 }

@@ -59,7 +59,10 @@ func TestWhatIsShownOfALine(t *testing.T) {
 	assert.Equal(t, "offered to host-1", rows[0][4].text)
 	assert.Equal(t, "offered to host-0 and 1 more", queued(nil, places(reader, polls, writer)...).next())
 	assert.Equal(t, "offered to nobody", queued(nil, places("of a newer version", writer)...).next())
-	assert.Empty(t, queued(nil).rows(true))
+	dead := places(reader)
+	dead[0].Seen = line[0].Seen
+	assert.Equal(t, "0, 1 stale", queued(nil, dead...).rows(true)[0][5].text)
+	assert.Equal(t, "free", queued(nil).rows(true)[0][1].text, "what --all lists")
 	assert.Empty(t, queued(nil).waiters())
 }
 

@@ -17,15 +17,15 @@ import (
 
 // A onceCmd is `mongolock once`.
 type onceCmd struct {
-	Name     string        `arg:"" help:"The name under which it is recorded."`
-	Wait     time.Duration `help:"Give up, with 76, if another process still runs it after this long (default: wait for ever)." placeholder:"10m"`
-	Content  []string      `help:"File whose content is what is run; repeatable (default: the command and its arguments are)." placeholder:"FILE" sep:"none"`
-	Checksum string        `help:"Text that stands for what is run, in place of --content, such as a version." placeholder:"TEXT"`
-	Again    string        `help:"Run it again although it is done, and record why." placeholder:"WHY"`
-	MaxHold  time.Duration `help:"End the command when it has run this long." placeholder:"1h"`
-	TTL      time.Duration `name:"ttl" help:"How soon another process takes over if this one dies (default: 30s)." default:"30s" placeholder:"30s"`
-	Margin   time.Duration `help:"As that of run." placeholder:"1s"`
-	Note     string        `help:"Text that is recorded with the run (default: the command's words before its first option)." placeholder:"TEXT"`
+	Name     string         `arg:"" help:"The name under which it is recorded."`
+	Wait     *time.Duration `help:"Give up, with 76, if another process still runs it after this long (default: wait for ever)." placeholder:"10m"`
+	Content  []string       `help:"File whose content is what is run; repeatable (default: the command and its arguments are)." placeholder:"FILE" sep:"none"`
+	Checksum string         `help:"Text that stands for what is run, in place of --content, such as a version." placeholder:"TEXT"`
+	Again    string         `help:"Run it again although it is done, and record why." placeholder:"WHY"`
+	MaxHold  time.Duration  `help:"End the command when it has run this long." placeholder:"1h"`
+	TTL      time.Duration  `name:"ttl" help:"How soon another process takes over if this one dies (default: 30s)." default:"30s" placeholder:"30s"`
+	Margin   time.Duration  `help:"As that of run." placeholder:"1s"`
+	Note     string         `help:"Text that is recorded with the run (default: the command's words before its first option)." placeholder:"TEXT"`
 	argv
 }
 
@@ -93,8 +93,8 @@ func (c *onceCmd) lease() []mongolock.AcquireOption {
 	if c.MaxHold > 0 {
 		opts = append(opts, mongolock.MaxHold(c.MaxHold))
 	}
-	if c.Wait > 0 {
-		opts = append(opts, mongolock.MaxWait(c.Wait))
+	if c.Wait != nil && *c.Wait > 0 {
+		opts = append(opts, mongolock.MaxWait(*c.Wait))
 	}
 	return opts
 }
@@ -148,8 +148,8 @@ func (c *onceCmd) Run(a *app) error {
 			return refusedBy(ctx, err)
 		}
 	}
-	ran := false
-	err = once.Do(ctx, coll, c.Name, func(_ context.Context, run once.Run) error {
+	ran, done := false, true
+	work := func(_ context.Context, run once.Run) error {
 		ran = true
 		t.tell("granted", "", map[string]any{"token": decimal(run.Token()), "run": run.Number()})
 		task.begin = func() error { return begun(ctx, caught) }
@@ -160,16 +160,24 @@ func (c *onceCmd) Run(a *app) error {
 			return &unfinished{exit, exit.told}
 		}
 		return err
-	}, append(opts, once.Content(content...))...)
+	}
+	opts = append(opts, once.Content(content...))
+	if c.Wait != nil && *c.Wait == 0 {
+		done, err = once.TryDo(ctx, coll, c.Name, work, opts...)
+	} else {
+		err = once.Do(ctx, coll, c.Name, work, opts...)
+	}
 	var held *mongolock.HeldError
 	switch {
 	case ran:
 		return err
+	case err == nil && !done:
+		return exitf(exitTimeout, "%s still runs after %v", shown(c.Name), *c.Wait)
 	case err == nil:
 		t.tell("done", c.was(ctx, coll), nil)
 		return nil
-	case errors.As(err, &held) && c.Wait > 0:
-		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), c.Wait, by(held))
+	case errors.As(err, &held) && c.Wait != nil:
+		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), *c.Wait, by(held))
 	}
 	return refusedBy(ctx, err)
 }

@@ -129,6 +129,7 @@ func (c *pathBreakCmd) Run(a *app) error {
 		}
 	}
 	p := a.printer()
+	broken := false
 	for _, l := range locks {
 		switch err := tree.Release(ctx, l.Token); {
 		case errors.Is(err, pathlock.ErrUnknownToken):
@@ -136,6 +137,7 @@ func (c *pathBreakCmd) Run(a *app) error {
 		case err != nil:
 			return err
 		}
+		broken = true
 		if p.asJSON {
 			err = p.row(viewOfLock(l))
 		} else {
@@ -144,6 +146,9 @@ func (c *pathBreakCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
+	}
+	if !broken {
+		return exitf(exitNothing, "nobody holds %s any more", shown(c.Path))
 	}
 	return nil
 }

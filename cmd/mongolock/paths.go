@@ -104,14 +104,14 @@ func (a *app) owner(note string) []byte {
 // A pathLockCmd is `mongolock paths lock`.
 type pathLockCmd struct {
 	place
-	Path   string        `arg:"" help:"The path, such as src/api."`
-	Try    bool          `help:"Do not wait: exit with 75 if the path is held." xor:"wait"`
-	Wait   time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
-	Shared bool          `help:"Share the path with others that ask for it with --shared."`
-	Only   bool          `help:"Lock the path itself, without what is below it."`
-	TTL    time.Duration `name:"ttl" help:"How long the path stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
-	Margin time.Duration `help:"As that of run." placeholder:"1s"`
-	Note   string        `help:"Text that others see beside the path (default: the command's words before its first option)." placeholder:"TEXT"`
+	Path   string         `arg:"" help:"The path, such as src/api."`
+	Try    bool           `help:"Do not wait: exit with 75 if the path is held." xor:"wait"`
+	Wait   *time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
+	Shared bool           `help:"Share the path with others that ask for it with --shared."`
+	Only   bool           `help:"Lock the path itself, without what is below it."`
+	TTL    time.Duration  `name:"ttl" help:"How long the path stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
+	Margin time.Duration  `help:"As that of run." placeholder:"1s"`
+	Note   string         `help:"Text that others see beside the path (default: the command's words before its first option)." placeholder:"TEXT"`
 	argv
 }
 
@@ -161,12 +161,11 @@ func (c *pathLockCmd) Run(a *app) error {
 	if err != nil {
 		return refusedBy(ctx, err)
 	}
-	patience := time.Duration(0)
-	if !c.Try {
-		patience = -1
-		if c.Wait > 0 {
-			patience = c.Wait
-		}
+	patience := time.Duration(-1)
+	if c.Try {
+		patience = 0
+	} else if c.Wait != nil {
+		patience = *c.Wait
 	}
 	h, err := takePath(ctx, tree, request(c.Path, c.Shared, c.Only, c.TTL, a.owner(note)), patience)
 	if err != nil {
@@ -213,7 +212,7 @@ func (c *pathLockCmd) refused(ctx context.Context, err error) error {
 	case c.Try:
 		return exitf(exitHeld, "%s is held%s", shown(c.Path), inTheWay(conflict))
 	}
-	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Path), c.Wait, inTheWay(conflict))
+	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Path), *c.Wait, inTheWay(conflict))
 }
 
 // inTheWay describes the first of the locks that are in the way.

@@ -13,19 +13,19 @@ import (
 
 // A runCmd is `mongolock run`.
 type runCmd struct {
-	Key     string        `arg:"" help:"The key to hold."`
-	Try     bool          `help:"Do not wait: exit with 75 if the key is held." xor:"wait"`
-	Wait    time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
-	Held    *int          `name:"held-exit-code" short:"E" help:"Exit with N instead, and print nothing, if the key is held (--try, --wait) or the due time is claimed (--at)." placeholder:"N"`
-	At      string        `help:"Run for the latest due time of this cron expression, unless another host has claimed it." placeholder:"'0 3 * * *'"`
-	Shared  bool          `help:"Share the key with others that ask for it with --shared." xor:"mode"`
-	Permits *int          `help:"Take one of N permits: at most N commands run at a time." xor:"mode" placeholder:"N"`
-	Weight  *int          `help:"Take W of the N permits (default: one)." placeholder:"W"`
-	MinHold time.Duration `help:"Keep the key for at least this long, even if the command ends sooner." placeholder:"30s"`
-	MaxHold time.Duration `help:"End the command when it has held the key this long." placeholder:"1h"`
-	TTL     time.Duration `name:"ttl" help:"How long the key stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
-	Margin  time.Duration `help:"A lost lease ends this long before others can have the key; SIGKILL follows SIGTERM after half of it (default: a tenth of the TTL, at most 1s)." placeholder:"1s"`
-	Note    string        `help:"Text that others see beside the key (default: the command's words before its first option)." placeholder:"TEXT"`
+	Key     string         `arg:"" help:"The key to hold."`
+	Try     bool           `help:"Do not wait: exit with 75 if the key is held." xor:"wait"`
+	Wait    *time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
+	Held    *int           `name:"held-exit-code" short:"E" help:"Exit with N instead, and print nothing, if the key is held (--try, --wait) or the due time is claimed (--at)." placeholder:"N"`
+	At      string         `help:"Run for the latest due time of this cron expression, unless another host has claimed it." placeholder:"'0 3 * * *'"`
+	Shared  bool           `help:"Share the key with others that ask for it with --shared." xor:"mode"`
+	Permits *int           `help:"Take one of N permits: at most N commands run at a time." xor:"mode" placeholder:"N"`
+	Weight  *int           `help:"Take W of the N permits (default: one)." placeholder:"W"`
+	MinHold time.Duration  `help:"Keep the key for at least this long, even if the command ends sooner." placeholder:"30s"`
+	MaxHold time.Duration  `help:"End the command when it has held the key this long." placeholder:"1h"`
+	TTL     time.Duration  `name:"ttl" help:"How long the key stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
+	Margin  time.Duration  `help:"A lost lease ends this long before others can have the key; SIGKILL follows SIGTERM after half of it (default: a tenth of the TTL, at most 1s)." placeholder:"1s"`
+	Note    string         `help:"Text that others see beside the key (default: the command's words before its first option)." placeholder:"TEXT"`
 	argv
 }
 
@@ -162,8 +162,8 @@ func (c *runCmd) options() []mongolock.AcquireOption {
 	if c.MaxHold > 0 {
 		opts = append(opts, mongolock.MaxHold(c.MaxHold))
 	}
-	if c.Wait > 0 {
-		opts = append(opts, mongolock.MaxWait(c.Wait))
+	if c.Wait != nil && *c.Wait > 0 {
+		opts = append(opts, mongolock.MaxWait(*c.Wait))
 	}
 	return opts
 }
@@ -197,7 +197,7 @@ func (c *runCmd) Run(a *app) error {
 		}
 	}
 	acquire := client.Acquire
-	if c.Try {
+	if c.Try || c.Wait != nil && *c.Wait == 0 {
 		acquire = client.TryAcquire
 	}
 	lease, err := acquire(ctx, c.Key, c.options()...)
@@ -243,7 +243,7 @@ func (c *runCmd) refused(ctx context.Context, err error) error {
 	case c.Try:
 		return exitf(exitHeld, "%s is held%s", shown(c.Key), by(held))
 	}
-	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Key), c.Wait, by(held))
+	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Key), *c.Wait, by(held))
 }
 
 // by describes the holder of a key, and the line before a claim.

@@ -92,12 +92,12 @@ func marginOf(asked, ttl time.Duration) time.Duration {
 }
 
 // checkTimes refuses values that no option of the library refuses.
-func checkTimes(margin, ttl, wait time.Duration) error {
+func checkTimes(margin, ttl time.Duration, wait *time.Duration) error {
 	switch {
 	case margin < 0 || margin > ttl/2:
 		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", margin, ttl)
-	case wait < 0:
-		return exitf(exitUsage, "--wait=%v: must not be negative", wait)
+	case wait != nil && *wait < 0:
+		return exitf(exitUsage, "--wait=%v: must not be negative", *wait)
 	}
 	return nil
 }

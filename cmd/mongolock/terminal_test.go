@@ -198,6 +198,20 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	s.expect("code=0")
 }
 
+func TestABreakOfPathsThatCameTooLateSaysSo(t *testing.T) {
+	p := newProgram(t)
+	holder := p.start("paths", "lock", "--dir", "locks", "src", "--", "sh", "-c", "until test -e go; do sleep 0.05; done")
+	s := p.onTerminal()
+	s.send("until $m paths ls --dir locks | grep -q src; do sleep 0.05; done\n")
+	s.send("$m paths break --dir locks src; echo code=$?\n")
+	s.expect("Break it? [y/N]")
+	require.NoError(t, os.WriteFile(p.dir+"/go", nil, 0o600))
+	require.Equal(t, 0, holder.code())
+	s.send("y\n")
+	s.expect("nobody holds src any more")
+	s.expect("code=66")
+}
+
 func TestTablesAndColoursAreForTerminalsAlone(t *testing.T) {
 	p := newProgram(t)
 	p.start("run", "--owner", "billing-7", "k", "--", "sleep", "60")
