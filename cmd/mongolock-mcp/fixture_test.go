@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -116,4 +117,15 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	_, _, err = s.storage(t.Context())
 	assert.ErrorIs(t, err, errUnreachable)
 	assert.Equal(t, exitUsage, execute([]string{"--nonsense"}))
+}
+
+func TestAUserThatTheServerRefusesIsNoServerOutOfReach(t *testing.T) {
+	server := testserver.Start(t, "auth=1", "roles")
+	uri, err := url.Parse(server.URI)
+	require.NoError(t, err)
+	uri.User = url.UserPassword("root", "not the secret")
+	_, _, err = (&settings{uri: uri.String()}).storage(t.Context())
+	assert.ErrorContains(t, err, "refuses the user")
+	assert.NotErrorIs(t, err, errUnreachable)
+	assert.NotContains(t, err.Error(), "secret")
 }

@@ -174,6 +174,9 @@ func (s *settings) storage(ctx context.Context) (pathlock.Storage, func(), error
 	defer cancel()
 	if err := client.Ping(within, readpref.Primary()); err != nil {
 		shut()
+		if strings.Contains(err.Error(), "auth error") {
+			return nil, nil, fmt.Errorf("%s: the server refuses the user", strings.Join(cs.Hosts, ", "))
+		}
 		return nil, nil, fmt.Errorf("%w: %s", errUnreachable, strings.Join(cs.Hosts, ", "))
 	}
 	storage, err := pathlock.OnMongo(client.Database(cmp.Or(s.db, cs.Database, "mongolock")).Collection(s.collection))
