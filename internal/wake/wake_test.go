@@ -80,14 +80,16 @@ func (w *world) look(_ context.Context, keys []string) ([]store.Status, error) {
 	return make([]store.Status, len(keys)), w.broken
 }
 
-type waiters struct{ *world }
-
-func (w waiters) Waiting() bool {
+func (w *world) waiting() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
 	return len(w.keys) > 0
 }
+
+type waiters struct{ *world }
+
+func (w waiters) Waiting() bool { return w.world.waiting() }
 
 func (w waiters) Keys(bool) []string {
 	w.mu.Lock()

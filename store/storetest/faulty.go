@@ -77,8 +77,8 @@ func NewFaulty(s store.Store) *Faulty {
 
 // Unwrap returns the real store, whose Sessions meet faults too.
 func (f *Faulty) Unwrap() store.Store {
-	if real := store.SessionsOf(f.Store); real != nil {
-		return &faultySessions{f.Store, f, real}
+	if sessions := store.SessionsOf(f.Store); sessions != nil {
+		return &faultySessions{f.Store, f, sessions}
 	}
 	return f.Store
 }

@@ -31,6 +31,7 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 	return store.Ended{Err: err}
 }
 
+// EndedAs answers a release by the document that it left.
 func EndedAs[R Record](left R) store.Ended {
 	at, _ := left.Drawn()
 	seen := left.Status("", at)
