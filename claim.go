@@ -189,7 +189,14 @@ func (h *holding) settleClaim(from *store.Ref, sent monotonic.Moment, g store.Gr
 // keys up to the first that was refused, and why that one was; leases after it are given back.
 // If it returns neither leases nor an error, the keys must be claimed one by one: the store has
 // no such call, or one of the keys is in use in this process.
-func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (granted Leases, err error) {
+func (c *Client) claimTogether(ctx context.Context, keys []string, opts []AcquireOption) (granted Leases, err error) {
+	t, err := c.ask(keys[0], opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ready(ctx, "acquire", keys[0]); err != nil {
+		return nil, err
+	}
 	if len(keys) < 2 || len(keys) > batchSize || t.shares() || c.together == nil || c.oneByOne.Load() || c.cleaner.Full() || c.queues.use(keys) {
 		return nil, nil
 	}

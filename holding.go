@@ -67,7 +67,9 @@ type holding struct {
 func (c *Client) newClaim(w *waiter, key string) (store.Claim, *holding) {
 	claim := w.terms.claim(key, c)
 	h := &holding{client: c, ref: claim.Ref, terms: w.terms, lingers: claim.Lingers, values: w.ctx, Slot: keeper.Slot{TTL: w.terms.ttl}}
-	h.listen()
+	if h.terms.linger > 0 || h.terms.yields {
+		h.heard = c.watch.HeardBy(key)
+	}
 	return claim, h
 }
 
@@ -213,31 +215,22 @@ func (h *holding) why() error {
 	return h.err
 }
 
-// end ends the holding, and the lease that is in it. The first cause stays.
-func (h *holding) end(cause error) {
-	h.endIf(cause, anyLease)
-}
-
-func anyLease(*Lease) bool { return true }
-
-func (h *holding) endIf(cause error, is func(in *Lease) bool) bool {
-	tell := h.finishIf(cause, is)
-	if tell == nil {
-		return false
+// end ends the holding, and the lease that is in it: with of, only if that is of, nil if it is idle.
+// The first cause stays.
+func (h *holding) end(cause error, of ...*Lease) bool {
+	tell := h.finish(cause, of...)
+	if tell != nil {
+		tell()
 	}
-	tell()
-	return true
+	return tell != nil
 }
 
 // finish is end without telling the observer and the logger: the function that it returns tells
-// them. The function is nil if the holding had ended already.
-func (h *holding) finish(cause error) (tell func()) { return h.finishIf(cause, anyLease) }
-
-// finishIf is finish if the lease in the holding, or nil, is the one that is meant.
-func (h *holding) finishIf(cause error, is func(in *Lease) bool) (tell func()) {
+// them. The function is nil if end would return false.
+func (h *holding) finish(cause error, of ...*Lease) (tell func()) {
 	h.mu.Lock()
 	l := h.lease
-	if h.err != nil || !is(l) {
+	if h.err != nil || len(of) > 0 && l != of[0] {
 		h.mu.Unlock()
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 // holdings are those of a client that are not settled. They are protected by the mu of the queues.
 type holdings struct {
 	first *holding
-	none  chan struct{} // closed when there are none; made by emptied
+	none  chan struct{} // closed when there are none; made by noLeases
 }
 
 func (all *holdings) add(h *holding) {
@@ -45,20 +45,6 @@ func (all *holdings) list() (hs []*holding) {
 		hs = append(hs, h)
 	}
 	return hs
-}
-
-// emptied returns a channel that is closed once there are no holdings.
-func (all *holdings) emptied() <-chan struct{} {
-	none := all.none
-	if none == nil {
-		none = make(chan struct{})
-		if all.first == nil {
-			close(none)
-		} else {
-			all.none = none
-		}
-	}
-	return none
 }
 
 // enter takes in a holding that was granted. It reports whether the queues are drained: then the
@@ -119,12 +105,21 @@ func (qs *queues) busy() bool {
 	return qs.held.first != nil || qs.waiting > 0
 }
 
-// noLeases returns a channel that is closed once every lease has been given back. Use
-// it after drain.
+// noLeases returns a channel that is closed once there are no holdings. Use it after drain.
 func (qs *queues) noLeases() <-chan struct{} {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return qs.held.emptied()
+	all := &qs.held
+	if all.none != nil {
+		return all.none
+	}
+	none := make(chan struct{})
+	if all.first == nil {
+		close(none)
+	} else {
+		all.none = none
+	}
+	return none
 }
 
 // count adds the numbers of the queues to s.

@@ -6,11 +6,15 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 )
 
-// guarding is the guard of a client, and of whatever embeds one.
-func (c *Client) guarding() *guarded { return c.guard }
+// within returns the client that a locker is or embeds, or nil.
+func within(locker any) *Client {
+	if c, ok := locker.(interface{ client() *Client }); ok {
+		return c.client()
+	}
+	return nil
+}
 
-// settings are those of a client, and of whatever embeds one.
-func (c *Client) settings() *config { return &c.config }
+func (c *Client) client() *Client { return c }
 
 func init() {
 	inside.Leases = func(client any) (leases []any) {
@@ -22,18 +26,15 @@ func init() {
 		return leases
 	}
 	inside.Guard = func(locker any) any {
-		if c, ok := locker.(interface{ guarding() *guarded }); ok {
-			return c.guarding()
+		if c := within(locker); c != nil {
+			return c.guard
 		}
 		return (*guarded)(nil)
 	}
 	inside.TermsOf = func(locker any, key string, options any) (inside.Terms, error) {
-		conf, err := newConfig(nil)
-		if c, ok := locker.(interface{ settings() *config }); ok {
-			conf, err = *c.settings(), nil
-		}
-		if err != nil {
-			return inside.Terms{}, err
+		conf, _ := newConfig(nil)
+		if c := within(locker); c != nil {
+			conf = c.config
 		}
 		t, err := conf.ask(key, options.([]AcquireOption))
 		if err != nil {

@@ -200,7 +200,7 @@ func (l *Lease) fault(op string, err error) error {
 // is closed and the contexts are cancelled. It does not touch the store. A lost lease is
 // removed from the store no earlier than one margin from now.
 func (l *Lease) end(cause error) bool {
-	return l.holding.endIf(cause, func(in *Lease) bool { return in == l })
+	return l.holding.end(cause, l)
 }
 
 // Release ends the lease and frees the key, or keeps the key for this process if Linger says

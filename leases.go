@@ -33,13 +33,15 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if err != nil {
 		return nil, err
 	}
-	if err := nestedAll(ctx, l, sorted, opts, own); err != nil {
-		return nil, err
-	}
 	patience := patienceIn(l, opts)
 	var leases Leases
-	if len(own) == 0 {
-		leases, err = tryTogether(ctx, l, sorted, opts)
+	if c, ok := l.(*Client); ok { // a Locker that wraps a client is not unwrapped: its Acquire may do more
+		if err := c.nestedAll(ctx, sorted, opts, own); err != nil {
+			return nil, err
+		}
+		if len(own) == 0 {
+			leases, err = c.claimTogether(ctx, sorted, opts)
+		}
 	}
 	if err != nil && !errors.Is(err, ErrHeld) {
 		return nil, errors.Join(err, leases.giveUp())
@@ -57,7 +59,11 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		}
 	}
 	for i, key := range rest {
-		lease, err := l.Acquire(held, key, patience.options(slices.Concat(opts, own[key]))...)
+		each := slices.Concat(opts, own[key])
+		if !patience.IsZero() {
+			each = append(each, MaxWait(max(time.Until(patience), time.Millisecond))) // enough for one try
+		}
+		lease, err := l.Acquire(held, key, each...)
 		if err == nil {
 			leases = append(leases, lease)
 			if i < len(rest)-1 {
@@ -82,11 +88,7 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 }
 
 // nestedAll refuses keys that the caller holds already, before any of the others is acquired.
-func nestedAll(ctx context.Context, l Locker, keys []string, opts []AcquireOption, own map[string][]AcquireOption) error {
-	c, ok := l.(*Client)
-	if !ok {
-		return nil
-	}
+func (c *Client) nestedAll(ctx context.Context, keys []string, opts []AcquireOption, own map[string][]AcquireOption) error {
 	for _, key := range keys {
 		t, err := c.ask(key, slices.Concat(opts, own[key]))
 		if err != nil {
@@ -97,24 +99,6 @@ func nestedAll(ctx context.Context, l Locker, keys []string, opts []AcquireOptio
 		}
 	}
 	return nil
-}
-
-// tryTogether claims all keys at once, if l can do that and they are not in use in this
-// process. It returns the leases of the keys before the first one that others hold. A
-// Locker that wraps a client is not unwrapped: its Acquire may do more.
-func tryTogether(ctx context.Context, l Locker, keys []string, opts []AcquireOption) (Leases, error) {
-	c, ok := l.(*Client)
-	if !ok {
-		return nil, nil
-	}
-	t, err := c.ask(keys[0], opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.ready(ctx, "acquire", keys[0]); err != nil {
-		return nil, err
-	}
-	return c.claimTogether(ctx, keys, t)
 }
 
 // usableKeys returns keys in byte order, or an error if a key is bad or given twice.
@@ -148,7 +132,7 @@ func apart(keys []string, opts []AcquireOption) (all []AcquireOption, own map[st
 		if !slices.Contains(keys, f.key) {
 			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): it is not among the keys", f.key)
 		}
-		if patienceIn(nil, f.opts).limited {
+		if !patienceIn(nil, f.opts).IsZero() {
 			return nil, nil, fmt.Errorf("mongolock: AcquireAll: For(%q): MaxWait is for all keys together", f.key)
 		}
 		if own == nil {
@@ -159,31 +143,21 @@ func apart(keys []string, opts []AcquireOption) (all []AcquireOption, own map[st
 	return all, own, nil
 }
 
-// A patience is how long AcquireAll waits for all keys together.
-type patience struct {
-	limited bool
-	until   time.Time
-}
-
-func patienceIn(l Locker, opts []AcquireOption) patience {
+// patienceIn returns until when AcquireAll waits for all keys together; zero: without limit.
+func patienceIn(l Locker, opts []AcquireOption) (until time.Time) {
 	t := terms{mode: store.Exclusive}
-	if c, ok := l.(interface{ settings() *config }); ok { // a Client, or what embeds one
-		t = c.settings().terms
+	if c := within(l); c != nil {
+		t = c.terms
 	}
 	for _, o := range opts {
 		if o == nil || o.applyAcquire(&t) != nil {
-			return patience{} // the first call of Acquire reports the bad option
+			return until // the first call of Acquire reports the bad option
 		}
 	}
-	return patience{t.maxWait > 0, time.Now().Add(t.maxWait)}
-}
-
-// options returns opts with the rest of the patience, which is enough for at least one try.
-func (p patience) options(opts []AcquireOption) []AcquireOption {
-	if !p.limited {
-		return opts
+	if t.maxWait > 0 {
+		until = time.Now().Add(t.maxWait)
 	}
-	return append(slices.Clip(opts), MaxWait(max(time.Until(p.until), time.Millisecond)))
+	return until
 }
 
 // giveUp releases the leases that were granted, and waits for that no longer than for a claim

@@ -55,13 +55,6 @@ func (t *terms) checkLinger() error {
 	return fmt.Errorf("mongolock: Linger(%v) with %s", t.linger, why)
 }
 
-// listen records, before the claim is sent, which waiters have been heard of.
-func (h *holding) listen() {
-	if h.terms.linger > 0 || h.terms.yields {
-		h.heard = h.client.watch.HeardBy(h.ref.Key)
-	}
-}
-
 // linger keeps the holding of a lease that has just been released, if it can be kept.
 func (l *Lease) linger() bool {
 	h := l.holding
@@ -76,7 +69,16 @@ func (l *Lease) linger() bool {
 func (qs *queues) keep(h *holding, d time.Duration) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	kept := h.queue.holder == h && h.listens && !qs.drained.Load() && qs.watch.HeardAllSince(h.heard) && h.rest(qs.clock.Now())
+	if h.queue.holder != h || !h.listens || qs.drained.Load() || !qs.watch.HeardAllSince(h.heard) {
+		return false
+	}
+	now := qs.clock.Now()
+	h.mu.Lock()
+	kept := h.err == ErrReleased && h.passes(now) //nolint:errorlint // the very cause
+	if kept {
+		h.lease, h.err = nil, nil
+	}
+	h.mu.Unlock()
 	if !kept {
 		return false
 	}
@@ -84,17 +86,6 @@ func (qs *queues) keep(h *holding, d time.Duration) bool {
 	if head := h.queue.head; head != nil {
 		head.poke()
 	}
-	return true
-}
-
-// rest makes a holding idle whose lease was released.
-func (h *holding) rest(now monotonic.Moment) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != ErrReleased || !h.passes(now) { //nolint:errorlint // the very cause
-		return false
-	}
-	h.lease, h.err = nil, nil
 	return true
 }
 
@@ -145,73 +136,66 @@ func (h *holding) regrant(w *waiter, now monotonic.Moment) *Lease {
 // given to the caller.
 func (l *Lease) startLocal() (*Lease, error) {
 	h, c := l.holding, l.holding.client
-	defer c.background.Done()
 	values, end := c.observe(h.values, OpHold, h.ref.Key, l.terms)
 	h.mu.Lock()
-	err := l.ended()
-	if err == nil {
+	ended := l.ended()
+	if ended == nil {
 		h.values, l.endHold = values, end
 	}
 	h.mu.Unlock()
-	switch {
-	case errors.Is(err, ErrClosed):
-	case err != nil:
-		err = errLate
-	case l.Err() != nil:
-		return nil, &unwanted{errLate}
-	case c.queues.drained.Load():
+	if ended == nil && c.queues.drained.Load() {
 		h.giveBackUnseen(ErrClosed)
-		return nil, &unwanted{ErrClosed}
-	default:
-		return l, nil
 	}
-	end(Outcome{Err: err, Token: l.token, Count: 1})
+	err := l.Err()
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, ErrClosed):
+		err = ErrClosed
+	default:
+		err = errLate
+	}
+	if ended != nil {
+		end(Outcome{Err: err, Token: l.token, Count: 1})
+	}
 	return nil, &unwanted{err}
 }
 
 // takeIdle gives w the key that this client keeps: at once, or otherwise by a handoff in the
-// store, which gone tells. The lease has yet to be started, and counts as background work until
-// then.
+// store, which gone tells. The lease has yet to be started, by background work.
 func (qs *queues) takeIdle(h *holding, w *waiter) (l *Lease, gone <-chan struct{}) {
 	if h.leaving || h.current() != nil {
 		return nil, nil
 	}
-	if qs.tasks.Begin() {
-		if l = h.regrant(w, qs.clock.Now()); l != nil {
-			return l, nil
-		}
-		qs.tasks.Done()
+	if l = h.regrant(w, qs.clock.Now()); l != nil {
+		return l, nil
 	}
 	return nil, qs.dismiss(h)
 }
 
-// tryTakeIdle is takeIdle for a TryAcquire.
-func (qs *queues) tryTakeIdle(w *waiter) (l *Lease, gone <-chan struct{}) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.byKey.All[w.key]
-	if q == nil || q.head != nil || q.holder == nil {
-		return nil, nil
-	}
-	return qs.takeIdle(q.holder, w)
-}
-
 // tryIdle is takeIdle for a TryAcquire. If w cannot have the idle holding, the key is freed
 // first, as long as the caller waits for that.
-func (c *Client) tryIdle(w *waiter) (*Lease, error) {
-	l, gone := c.queues.tryTakeIdle(w)
-	if l != nil {
-		return l.startLocal()
-	}
-	if gone == nil { // the key is not kept
-		return nil, nil
-	}
-	select {
-	case <-gone:
-	case <-w.ctx.Done():
-	case <-c.queues.draining:
-	}
-	return nil, nil
+func (c *Client) tryIdle(w *waiter) (l *Lease, err error) {
+	qs := &c.queues
+	c.background.Do(func() {
+		var gone <-chan struct{}
+		qs.mu.Lock()
+		if q := qs.byKey.All[w.key]; q != nil && q.head == nil && q.holder != nil {
+			l, gone = qs.takeIdle(q.holder, w)
+		}
+		qs.mu.Unlock()
+		switch {
+		case l != nil:
+			l, err = l.startLocal()
+		case gone != nil:
+			select {
+			case <-gone:
+			case <-w.ctx.Done():
+			case <-qs.draining:
+			}
+		}
+	})
+	return l, err
 }
 
 // freeIdle frees the key of a holding, if it is idle.
@@ -251,9 +235,7 @@ func (qs *queues) dismiss(idle ...*holding) <-chan struct{} {
 	}
 	begun := qs.tasks.Go(func() {
 		defer close(gone)
-		giveBackAll(slices.DeleteFunc(idle, func(h *holding) bool {
-			return !h.endIf(ErrReleased, func(in *Lease) bool { return in == nil })
-		}))
+		giveBackAll(slices.DeleteFunc(idle, func(h *holding) bool { return !h.end(ErrReleased, nil) }))
 	})
 	if !begun {
 		close(gone)

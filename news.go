@@ -72,12 +72,7 @@ func (h *holding) whoWaits() []store.Place {
 	if line := h.waiting(); len(line) > 0 {
 		return line
 	}
-	return h.client.queues.othersOf(h)
-}
-
-// othersOf returns who waited in other processes when this client last released the key, if they
-// probably still do.
-func (qs *queues) othersOf(h *holding) []store.Place {
+	qs := &h.client.queues
 	now := qs.clock.Now()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

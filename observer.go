@@ -198,9 +198,12 @@ func (h *holding) lastRenewed(now monotonic.Moment) (held, idle bool, at monoton
 	return h.err == nil && !h.over(now), h.lease == nil, max(h.granted, h.term.LastRenewal())
 }
 
-// operation describes an operation to the observer. A package that acquires for itself says so
-// in ctx.
-func (c *Client) operation(ctx context.Context, op Op, key string, t *terms) Operation {
+// observe tells the observer, if there is one, that an operation begins. A package that acquires for
+// itself says so in ctx. Call it without holding a lock.
+func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (context.Context, func(Outcome)) {
+	if c.guard == nil {
+		return ctx, func(Outcome) {}
+	}
 	is := Operation{Op: op, Package: c.pkg, Key: key}
 	if t != nil {
 		is.Mode = t.mode
@@ -213,16 +216,7 @@ func (c *Client) operation(ctx context.Context, op Op, key string, t *terms) Ope
 			is.Key = as.Key
 		}
 	}
-	return is
-}
-
-// observe tells the observer, if there is one, that an operation begins. Call it without
-// holding a lock.
-func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (context.Context, func(Outcome)) {
-	if c.guard == nil {
-		return ctx, func(Outcome) {}
-	}
-	return c.guard.Begin(ctx, c.operation(ctx, op, key, t))
+	return c.guard.Begin(ctx, is)
 }
 
 // watchStats lets the observer read the client's numbers, if it wants to.

@@ -47,36 +47,6 @@ type loss struct {
 	timer     *time.Timer      // gives the lease back
 }
 
-// begin makes the caller the one to attempt the release, unless it is settled. If another
-// attempt is under way, begin returns a channel that closes with its end.
-func (r *release) begin() (other <-chan struct{}) {
-	switch r.state {
-	case kept:
-		r.state = releasing
-	case unsettled:
-		r.state = repeating
-	case releasing, repeating:
-		if r.attempt == nil {
-			r.attempt = make(chan struct{})
-		}
-		return r.attempt
-	case settled:
-	}
-	return nil
-}
-
-// failed ends an attempt that did not settle the release, and reports whether it was the first
-// one: then the caller makes sure that others follow.
-func (r *release) failed(err error) (first bool) {
-	if r.state == settled { // another attempt settled it meanwhile
-		return false
-	}
-	first = r.state == releasing
-	r.state, r.err = unsettled, err
-	r.attemptIsOver()
-	return first
-}
-
 // settle ends the release. err is what Release returns from now on.
 func (r *release) settle(err error) {
 	r.state, r.err = settled, err
@@ -126,15 +96,34 @@ func (h *holding) beginRelease() (other <-chan struct{}, over bool) {
 	if h.release.state == settled || h.err == ErrDetached || h.err == nil { //nolint:errorlint // the very cause
 		return nil, true
 	}
-	return h.release.begin(), false
+	r := &h.release
+	switch r.state {
+	case kept:
+		r.state = releasing
+	case unsettled:
+		r.state = repeating
+	default:
+		if r.attempt == nil {
+			r.attempt = make(chan struct{})
+		}
+		other = r.attempt
+	}
+	return other, false
 }
 
-// failedRelease ends an attempt that did not settle the release, and reports whether the
-// caller has to make sure that others follow.
+// failedRelease ends an attempt that did not settle the release, and reports whether it was the first
+// one: then the caller makes sure that others follow.
 func (h *holding) failedRelease(err error) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.release.failed(err)
+	r := &h.release
+	if r.state == settled { // another attempt settled it meanwhile
+		return false
+	}
+	first = r.state == releasing
+	r.state, r.err = unsettled, err
+	r.attemptIsOver()
+	return first
 }
 
 // giveBackUnseen ends a lease that no caller has received, and frees the key at once, whatever
@@ -196,7 +185,11 @@ func (h *holding) released(e store.Ended) (done, sure bool, answer error) {
 		if unknown {
 			h.doubt()
 		}
-		return false, !unknown, h.withLoss(failed("release", h.ref.Key, err))
+		err = failed("release", h.ref.Key, err)
+		if ended := h.why(); isLoss(ended) {
+			err = &fault{op: "release", key: h.ref.Key, err: fmt.Errorf("%w; and: %w", ended, err)}
+		}
+		return false, !unknown, err
 	}
 	h.client.queues.sawLine(h, e)
 	h.mu.Lock()
@@ -206,14 +199,6 @@ func (h *holding) released(e store.Ended) (done, sure bool, answer error) {
 	h.mu.Unlock()
 	h.client.queues.forget(h)
 	return true, !inDoubt, err
-}
-
-// withLoss adds to a store's error that the lease was lost before, if it was.
-func (h *holding) withLoss(err error) error {
-	if ended := h.why(); isLoss(ended) {
-		return &fault{op: "release", key: h.ref.Key, err: fmt.Errorf("%w; and: %w", ended, err)}
-	}
-	return err
 }
 
 // doubt remembers that an attempt may have been applied.

@@ -28,10 +28,7 @@ type ticket struct {
 }
 
 func (t ticket) String() string {
-	text, err := json.Marshal(t)
-	if err != nil {
-		panic(err) // cannot happen: strings and numbers
-	}
+	text, _ := json.Marshal(t) // strings and numbers: it cannot fail
 	return ticketMark + base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -66,7 +63,10 @@ func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 	if h.terms.shares() {
 		return "", l.fault("detach", fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode))
 	}
-	if why, is := h.unresumable(); is {
+	h.mu.Lock()
+	why, is := h.values.Value(inside.Unresumable{}).(error) // of the package that acquired the lease
+	h.mu.Unlock()
+	if is {
 		return "", l.fault("detach", why)
 	}
 	if err := l.Renew(ctx); err != nil {
@@ -82,14 +82,6 @@ func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 	}
 	h.settle(ErrDetached)
 	return ticket{Key: h.ref.Key, ID: h.ref.ID, Token: l.token, TTL: h.terms.ttl, Note: h.terms.note}.String(), nil
-}
-
-// unresumable returns why the package that acquired the lease cannot resume it.
-func (h *holding) unresumable() (why error, is bool) { //nolint:revive // as a type assertion
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	why, is = h.values.Value(inside.Unresumable{}).(error)
-	return why, is
 }
 
 // Resume takes over a lease that was ended by Detach, in any process. The new lease has the
