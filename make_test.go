@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -52,4 +53,23 @@ func TestMakeServeStartsAServerUnlessOneIsNamed(t *testing.T) {
 	out, err = serve("MONGODB_URI=mongodb://db-1")
 	assert.Error(t, err)
 	assert.NotContains(t, out, "called")
+}
+
+// Bulk is a cost: what an importing program compiles grows only with the number on the page.
+func TestTheNumberOfLinesThatAProgramCompilesIsTheOneOnThePage(t *testing.T) {
+	program, err := exec.LookPath("make")
+	if err != nil {
+		t.Skip("needs make")
+	}
+	counted, err := exec.CommandContext(t.Context(), program, "--no-print-directory", "lines").Output()
+	require.NoError(t, err)
+	lines, err := strconv.Atoi(strings.TrimSpace(string(counted)))
+	require.NoError(t, err)
+	page, err := os.ReadFile("CONTRIBUTING.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile(`compiles some ([0-9]+),([0-9]+) lines`).FindSubmatch(page)
+	require.NotNil(t, named)
+	onPage, err := strconv.Atoi(string(named[1]) + string(named[2]))
+	require.NoError(t, err)
+	assert.InDelta(t, onPage, lines, 100, "make lines")
 }
