@@ -46,7 +46,7 @@ type holding struct {
 
 	// mu protects what follows, and what says so in the Lease. Those methods that only stand on these
 	// are called with it locked: watchDeadline, storeTrusted, trusted, ends, over,
-	// whyOver, watched, passes, joinSession, timeToStop, result, answered and honoured.
+	// whyOver, watched, passes, timeToStop, result, answered and honoured.
 	mu       sync.Mutex
 	lease    *Lease // nil: the holding is idle, or was never granted
 	err      error  // why it ended; nil: it has not

@@ -103,7 +103,7 @@ func (h *holding) goOn() {
 	under := h.member.under
 	h.mu.Unlock()
 	h.client.keeper.Again(h, under == nil)
-	if under != nil && under.trust.moment() == 0 { // it has ended meanwhile
+	if under != nil && under.trust() == 0 { // it has ended meanwhile
 		if tell := h.afterSession(under); tell != nil {
 			tell()
 		}

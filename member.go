@@ -18,11 +18,8 @@ func (m *membership) trusted() monotonic.Moment {
 	if m.under == nil {
 		return 0
 	}
-	return m.under.trust.moment()
+	return m.under.trust()
 }
-
-// needs reports whether the session keeps the holding, or may do so soon.
-func (m *membership) needs(s *session) bool { return m.under == s || m.named == s || m.joins }
 
 // renewal returns the request to renew the holding, and to put it into the client's session if
 // there is one.
@@ -50,13 +47,6 @@ func (h *holding) renewal() store.Renewal {
 		r.Session = m.under.id
 	}
 	return r
-}
-
-// joinSession puts the holding into the session that an applied renewal named.
-func (h *holding) joinSession(now monotonic.Moment) {
-	if s := h.member.named; s != nil && !h.member.alone && now < s.trust.moment() {
-		h.member.under = s
-	}
 }
 
 // leaveSession takes the holding out of its session: from now on its own deadline counts, and

@@ -16,27 +16,24 @@ import (
 // sendRenewals sends one renewal for all of batch. The calls that told makes come after the
 // items have taken in the answers.
 func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit time.Duration) (answers []store.Renewed, told func()) {
-	key, values, t := "", context.Background(), &c.terms
+	key, values, t := "", context.Background(), (*terms)(nil)
 	s, alone := batch[0].(*session)
-	if len(batch) == 1 && !alone {
+	if alone {
+		t = &c.terms
+	} else if len(batch) == 1 {
 		h := batch[0].(*holding)
 		h.mu.Lock()
 		values = h.values
 		h.mu.Unlock()
 		key, t = h.ref.Key, h.terms
-	} else if !alone {
-		t = nil
 	}
 	values, end := c.observe(values, OpRenew, key, t)
 	ctx, cancel := c.background.Bound(values, sent.Add(limit))
 	defer cancel()
 	if alone {
 		answer, broken := s.send(ctx)
-		tell := s.of.broken(broken)
 		return []store.Renewed{answer}, func() {
-			for _, f := range tell {
-				f()
-			}
+			s.of.broken(broken)
 			c.background.Go(s.of.sweep)
 			end(s.outcome(answer.Err))
 		}
@@ -92,18 +89,11 @@ func (h *holding) Wait() {
 	h.watched()
 }
 
-// Patience is how long the store may take to answer a renewal.
-func (h *holding) Patience(now monotonic.Moment) time.Duration {
+// Limits are those of a renewal.
+func (h *holding) Limits(now monotonic.Moment) (patience, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.term.Patience(now, h.trusted())
-}
-
-// RetryPause is the time between two renewals that fail at once.
-func (h *holding) RetryPause(now monotonic.Moment) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.term.RetryPause(now, h.trusted())
+	return h.term.Patience(now, h.trusted()), h.term.RetryPause(now, h.trusted())
 }
 
 // Answer takes in the answer to a renewal. An answer after the deadline does not move it: the
@@ -125,7 +115,9 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		first = h.term.Failed(now)
 	case held:
 		due = h.term.Renewed(sent, now, answer.Left)
-		h.joinSession(now)
+		if s := h.member.named; s != nil && !h.member.alone && now < s.trust() {
+			h.member.under = s
+		}
 	default:
 		h.term.Late(now)
 	}
@@ -147,7 +139,7 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		}
 	case under == nil:
 		next.Due = due
-	case under.trust.moment() == 0: // it has ended meanwhile
+	case under.trust() == 0: // it has ended meanwhile
 		next.Tell = h.afterSession(under)
 	}
 	return next

@@ -21,7 +21,7 @@ type session struct {
 	of *sessions
 	id string
 	keeper.Slot
-	trust trust
+	until atomic.Int64 // when trust in it ends; 0 once it has ended
 
 	mu       sync.Mutex // protects what follows; taken after a holding's
 	err      error      // why it ended
@@ -30,10 +30,7 @@ type session struct {
 	renewing chan struct{} // closed when the renewal under way is over; nil: none is
 }
 
-// A trust says until when a session may be trusted; it is 0 once the session has ended.
-type trust struct{ until atomic.Int64 }
-
-func (t *trust) moment() monotonic.Moment { return monotonic.Moment(t.until.Load()) }
+func (s *session) trust() monotonic.Moment { return monotonic.Moment(s.until.Load()) }
 
 // says describes the session to the store.
 func (s *session) says() store.Session {
@@ -59,18 +56,11 @@ func (s *session) Begin() (mine bool, other <-chan struct{}) {
 // Wait is told that the session's renewal has to wait.
 func (s *session) Wait() {} // its timer is set
 
-// Patience is how long the store may take to renew the session.
-func (s *session) Patience(now monotonic.Moment) time.Duration {
+// Limits are those of a renewal.
+func (s *session) Limits(now monotonic.Moment) (patience, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.term.Patience(now, s.trusted())
-}
-
-// RetryPause is the time between two renewals that fail at once.
-func (s *session) RetryPause(now monotonic.Moment) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.term.RetryPause(now, s.trusted())
+	return s.term.Patience(now, s.trusted()), s.term.RetryPause(now, s.trusted())
 }
 
 // Answer takes in the answer to a renewal of the session.
@@ -91,7 +81,7 @@ func (s *session) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		}
 	case held:
 		next.Due = s.term.Renewed(sent, now, answer.Left)
-		s.trust.until.Store(int64(s.trusted()))
+		s.until.Store(int64(s.trusted()))
 	default:
 		s.term.Late(now)
 	}
@@ -133,9 +123,9 @@ func (s *session) outcome(err error) Outcome {
 func (s *session) needed() bool {
 	for _, h := range s.of.client.queues.unsettled() {
 		h.mu.Lock()
-		needs := h.member.needs(s)
+		m := h.member
 		h.mu.Unlock()
-		if needs {
+		if m.under == s || m.named == s || m.joins {
 			return true
 		}
 	}
@@ -176,7 +166,7 @@ func (s *session) finish(cause error) (tell func()) {
 		return nil
 	}
 	s.err = cause
-	s.trust.until.Store(0)
+	s.until.Store(0)
 	s.timer.Stop()
 	margin := s.term.Margin()
 	s.mu.Unlock()

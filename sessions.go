@@ -24,8 +24,7 @@ type sessions struct {
 	beginning bool             // a session is being begun
 	beginAt   monotonic.Moment // the next session begins no earlier, after one that failed
 	closed    bool             // no other session begins
-	sweeping  bool             // a sweep is under way
-	again     bool             // another one follows it
+	sweeps    int              // one is under way, and one that follows it
 }
 
 // join returns the session that holdings join now. If there is none, it begins the next one in
@@ -68,7 +67,7 @@ func (all *sessions) begin() {
 	if s.term.Over(now) || all.closed {
 		return // the session runs out, and no holding is in it
 	}
-	s.trust.until.Store(int64(s.trusted()))
+	s.until.Store(int64(s.trusted()))
 	s.timer = time.AfterFunc(s.trusted().Sub(now), s.expire)
 	all.current = s
 	c.keeper.Add(s, due)
@@ -102,29 +101,24 @@ func (all *sessions) afterSleep() {
 func (all *sessions) sweep() {
 	c := all.client
 	all.mu.Lock()
-	first := !all.sweeping
-	all.sweeping, all.again = true, true
+	mine := all.sweeps == 0
+	all.sweeps = min(all.sweeps+1, 2)
 	all.mu.Unlock()
-	for first && all.sweepAgain() {
+	for mine {
 		c.keeper.Yield()
 		ctx, cancel := c.background.Within(context.Background(), maxCall)
 		c.calls.Add(observe.Sweep)
 		freed, err := all.store.Sweep(ctx)
 		cancel()
-		if len(freed) > 0 {
-			c.freed(freed...)
-		}
+		c.freed(freed...)
 		if err != nil && c.background.Base().Err() == nil {
 			c.logger.Info("mongolock: what dead sessions left is not removed yet", "error", err)
 		}
+		all.mu.Lock()
+		all.sweeps--
+		mine = all.sweeps > 0
+		all.mu.Unlock()
 	}
-}
-
-func (all *sessions) sweepAgain() bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.sweeping, all.again = all.again, false
-	return all.sweeping
 }
 
 // close ends the session of a closed client, whose leases have been given back.
@@ -141,15 +135,14 @@ func (all *sessions) close() {
 	}
 }
 
-// broken returns what ends the leases that an operator broke, by the reasons for their IDs.
-func (all *sessions) broken(reasons map[string]string) (tell []func()) {
+// broken ends the leases that an operator broke, by the reasons for their IDs.
+func (all *sessions) broken(reasons map[string]string) {
 	if len(reasons) == 0 {
-		return nil
+		return
 	}
 	for _, h := range all.client.queues.unsettled() {
 		if reason, is := reasons[h.ref.ID]; is {
-			tell = append(tell, func() { h.end(fmt.Errorf("%w: %s", ErrBroken, reason)) })
+			h.end(fmt.Errorf("%w: %s", ErrBroken, reason))
 		}
 	}
-	return tell
 }

@@ -258,12 +258,14 @@ func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 		return since, ctx.Err()
 	}
 	reading, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	defer func() {
+		if ctx.Err() == nil && context.Cause(reading) == errOld { //nolint:errorlint // the very cause
+			err = errOld
+		}
+		stop(nil)
+	}()
 	for n, err := range f.feed.Watch(reading, f.of) {
-		switch {
-		case err != nil && ctx.Err() == nil && context.Cause(reading) == errOld: //nolint:errorlint // the very cause
-			return since, errOld
-		case err != nil:
+		if err != nil {
 			return since, err
 		}
 		if n == (store.Notice{}) && f.opened(ctx) && since.IsZero() {
@@ -271,9 +273,6 @@ func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 			defer time.AfterFunc(backoff.Jitter(Reopen), func() { stop(errOld) }).Stop()
 		}
 		f.heard(n)
-	}
-	if ctx.Err() == nil && context.Cause(reading) == errOld { //nolint:errorlint // the very cause
-		return since, errOld
 	}
 	return since, nil
 }

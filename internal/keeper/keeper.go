@@ -22,11 +22,9 @@ type Item interface {
 	// Begin makes the caller the one to renew the item. Otherwise it returns a channel that
 	// closes when the renewal under way is over, or nil if the item has ended.
 	Begin() (mine bool, other <-chan struct{})
-	// Patience is how long the store may take to answer a renewal that is sent now.
-	Patience(now monotonic.Moment) time.Duration
-	// RetryPause is the time between two renewals that fail at once. It may be called while the
-	// keeper is locked.
-	RetryPause(now monotonic.Moment) time.Duration
+	// Limits are how long the store may take to answer a renewal that is sent now, and the time
+	// between two that fail at once. It may be called while the keeper is locked.
+	Limits(now monotonic.Moment) (patience, pause time.Duration)
 	// Wait says that the item is due and is not renewed yet, because the store does not answer.
 	Wait()
 	// Answer takes in the answer to a renewal that was sent at sent and came now. It ends what

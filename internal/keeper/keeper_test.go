@@ -50,16 +50,10 @@ func (x *thing) Wait() {
 	x.waited = true
 }
 
-func (x *thing) Patience(now monotonic.Moment) time.Duration {
+func (x *thing) Limits(now monotonic.Moment) (patience, pause time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.term.Patience(now, x.term.Trusted(0))
-}
-
-func (x *thing) RetryPause(now monotonic.Moment) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.term.RetryPause(now, x.term.Trusted(0))
+	return x.term.Patience(now, x.term.Trusted(0)), x.term.RetryPause(now, x.term.Trusted(0))
 }
 
 func (x *thing) Answer(a store.Renewed, sent, now monotonic.Moment) Next {

@@ -46,7 +46,8 @@ func (k *Keeper) renew(batch []Item) {
 func (k *Keeper) send(batch []Item, asked int32) (answers []store.Renewed, tell func()) {
 	sent, limit := k.host.Clock.Now(), MaxCall
 	for _, item := range batch {
-		limit = min(limit, item.Patience(sent))
+		patience, _ := item.Limits(sent)
+		limit = min(limit, patience)
 	}
 	done := func() {}
 	if s := batch[0].slot(); s.First {

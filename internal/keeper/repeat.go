@@ -161,7 +161,8 @@ func (g *group) part() (part []Item, more bool) {
 func pause(items []Item, now monotonic.Moment) time.Duration {
 	least := MaxCall
 	for _, item := range items {
-		least = min(least, item.RetryPause(now))
+		_, pause := item.Limits(now)
+		least = min(least, pause)
 	}
 	return least
 }

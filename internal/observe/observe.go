@@ -91,16 +91,11 @@ func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
 		go g.survive(f)
 		return false
 	}
-	const (
-		running int32 = iota
-		returned
-		late
-	)
-	var state atomic.Int32
+	var decided atomic.Bool // whether it returned in time, by whichever side comes first
 	done := make(chan struct{})
 	go func() {
 		g.survive(f)
-		if !state.CompareAndSwap(running, returned) {
+		if decided.Swap(true) {
 			g.overdue.Add(-1)
 		}
 		close(done)
@@ -113,7 +108,7 @@ func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
 	case <-timer.C:
 	}
 	g.overdue.Add(1) // before the other side can take it off
-	if !state.CompareAndSwap(running, late) {
+	if decided.Swap(true) {
 		g.overdue.Add(-1)
 		<-done
 		return true

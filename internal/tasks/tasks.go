@@ -86,13 +86,6 @@ func (g *Group) Wait() {
 	g.cut()
 }
 
-// Closed reports whether Wait was called.
-func (g *Group) Closed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closed
-}
-
 // Cut ends the context of all tasks, so that they come to an end.
 func (g *Group) Cut() { g.cut() }
 
