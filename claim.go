@@ -87,24 +87,20 @@ func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (l *Le
 		}
 		return l, err
 	}
-	return c.claimDetached(w, ask.Place, cancel, func() (*Lease, error) { return c.claim(ctx, w, ask, sent) })
+	claim := func() (*Lease, error) { return c.claim(ctx, w, ask, sent) }
+	return detached(c, w, cancel, claim, func(l *Lease, err error) {
+		if l != nil {
+			l.holding.giveBackUnseen(ErrReleased)
+			return
+		}
+		c.queues.notGranted(w, ask.Place, err)
+	})
 }
 
 // abandonedFor is how much longer a claim may take than its caller waits for it. Then it is cut
 // off and cleaned up, all within a second. To cut it off at once would leave a claim to clean
 // up each time that a caller leaves, although most claims are answered in a moment.
 const abandonedFor = 900 * time.Millisecond
-
-// claimDetached runs a claim detached from its caller, which may make a place in the line.
-func (c *Client) claimDetached(w *waiter, place store.Place, cut context.CancelFunc, claim func() (*Lease, error)) (*Lease, error) {
-	return detached(c, w, cut, claim, func(l *Lease, err error) {
-		if l != nil {
-			l.holding.giveBackUnseen(ErrReleased)
-			return
-		}
-		c.queues.notGranted(w, place, err)
-	})
-}
 
 // detached runs one or several claims on a goroutine of its own. It lets the caller go when the
 // caller's context or patience is over, or when the client shuts down; late handles a reply
@@ -153,15 +149,23 @@ func (a *abandoned) Error() string { return a.err.Error() }
 
 func (a *abandoned) Unwrap() error { return a.err }
 
-// claim asks the store for the key.
+// claim asks the store for the key, or for what w resumes.
 func (c *Client) claim(ctx context.Context, w *waiter, ask *store.Claim, sent monotonic.Moment) (*Lease, error) {
 	if c.cleaner.Full() {
 		return nil, errCrowded
 	}
 	claim, h := c.newClaim(w, w.key)
 	claim.Place, claim.Pass, claim.Offered, claim.InLine, claim.Held = ask.Place, ask.Pass, ask.Offered, ask.InLine, ask.Held
-	c.calls.Add(observe.Acquire)
-	grant, err := c.store.Acquire(ctx, claim)
+	var grant store.Grant
+	var err error
+	if t := w.resumes; t != nil {
+		c.calls.Add(observe.Transfer)
+		grant, err = c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
+		grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
+	} else {
+		c.calls.Add(observe.Acquire)
+		grant, err = c.store.Acquire(ctx, claim)
+	}
 	return h.settleClaim(nil, sent, grant, err)
 }
 

@@ -65,9 +65,19 @@ type holding struct {
 
 // newClaim makes a claim of a key for w, and the holding that it becomes if it is granted.
 func (c *Client) newClaim(w *waiter, key string) (store.Claim, *holding) {
-	claim := w.terms.claim(key, c)
-	h := &holding{client: c, ref: claim.Ref, terms: w.terms, lingers: claim.Lingers, values: w.ctx, Slot: keeper.Slot{TTL: w.terms.ttl}}
-	if h.terms.linger > 0 || h.terms.yields {
+	t := w.terms
+	claim := store.Claim{
+		Ref:   store.Ref{Key: key, ID: c.newID(), Mode: t.mode},
+		Limit: t.limit, Weight: t.weight, TTL: t.ttl, Owner: c.owner, Note: t.note,
+	}
+	switch {
+	case t.linger > 0:
+		claim.Lingers = c.watch.Address()
+	case t.yields:
+		claim.Yields = c.watch.Address()
+	}
+	h := &holding{client: c, ref: claim.Ref, terms: t, lingers: claim.Lingers, values: w.ctx, Slot: keeper.Slot{TTL: t.ttl}}
+	if t.linger > 0 || t.yields {
 		h.heard = c.watch.HeardBy(key)
 	}
 	return claim, h
@@ -133,7 +143,7 @@ func (h *holding) watchDeadline(left time.Duration) {
 
 // storeTrusted returns until when the store certainly has the holding, by its own deadline or its
 // session's.
-func (h *holding) storeTrusted() monotonic.Moment { return h.term.Trusted(h.member.trusted()) }
+func (h *holding) storeTrusted() monotonic.Moment { return h.term.Trusted(h.member.under.trust()) }
 
 // trusted is storeTrusted with regard to MaxHold.
 func (h *holding) trusted() monotonic.Moment {

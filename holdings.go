@@ -63,8 +63,13 @@ func (qs *queues) enter(h *holding) (drained bool) {
 	if h.terms.linger > 0 && h.spare > 0 || h.terms.yields {
 		qs.watch.Join()
 		h.listens = true
-		if qs.watch.AskedSince(h.heard, h.ref.Key) {
-			h.mayBeWanted()
+		if qs.watch.AskedSince(h.heard, h.ref.Key) { // while the claim was under way, of this key or of another
+			h.mu.Lock()
+			h.wanted = true // it is not kept after its lease
+			h.mu.Unlock()
+			if h.terms.yields {
+				qs.tasks.Go(func() { qs.read(h.ref.Key) })
+			}
 		}
 	}
 	return qs.drained.Load()

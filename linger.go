@@ -61,7 +61,16 @@ func (l *Lease) linger() bool {
 	if l.terms.linger == 0 || !h.client.queues.keep(h, l.terms.linger) {
 		return false
 	}
-	h.goOn()
+	h.mu.Lock()
+	under := h.member.under
+	h.mu.Unlock()
+	// The renewals go on that ended with the lease: its own, or its session's.
+	h.client.keeper.Again(h, under == nil)
+	if under != nil && under.trust() == 0 { // it has ended meanwhile
+		if tell := h.afterSession(under); tell != nil {
+			tell()
+		}
+	}
 	return true
 }
 
@@ -95,19 +104,6 @@ func (qs *queues) keep(h *holding, d time.Duration) bool {
 func (h *holding) passes(now monotonic.Moment) bool {
 	trusted := now < h.storeTrusted() && !h.term.Failing()
 	return trusted && h.release.state == kept && !h.release.decided && h.renewing == nil && !h.wanted
-}
-
-// goOn has the renewals go on that ended with the lease: by the holding's session, or its own.
-func (h *holding) goOn() {
-	h.mu.Lock()
-	under := h.member.under
-	h.mu.Unlock()
-	h.client.keeper.Again(h, under == nil)
-	if under != nil && under.trust() == 0 { // it has ended meanwhile
-		if tell := h.afterSession(under); tell != nil {
-			tell()
-		}
-	}
 }
 
 // regrant puts a lease for w into an idle holding, without a trip. It returns nil if w's terms
@@ -204,17 +200,6 @@ func (qs *queues) freeIdle(h *holding) {
 	defer qs.mu.Unlock()
 	if !h.leaving && h.current() == nil {
 		qs.dismiss(h)
-	}
-}
-
-// mayBeWanted handles that waiters were heard of while the claim was under way, of this key or of
-// another. The queues are locked.
-func (h *holding) mayBeWanted() {
-	h.mu.Lock()
-	h.wanted = true // it is not kept after its lease
-	h.mu.Unlock()
-	if h.terms.yields {
-		h.client.background.Go(func() { h.client.queues.read(h.ref.Key) })
 	}
 }
 

@@ -1,9 +1,6 @@
 package mongolock
 
-import (
-	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/store"
-)
+import "github.com/mongolock/mongolock/store"
 
 // A membership says which session keeps a holding. It is protected by the holding's mu.
 type membership struct {
@@ -11,14 +8,6 @@ type membership struct {
 	named *session // the one that a renewal named, whether or not it was applied
 	joins bool     // the next renewal puts it into a session
 	alone bool     // it leaves its session, for Detach
-}
-
-// trusted returns until when the session may be trusted, or zero.
-func (m *membership) trusted() monotonic.Moment {
-	if m.under == nil {
-		return 0
-	}
-	return m.under.trust()
 }
 
 // renewal returns the request to renew the holding, and to put it into the client's session if

@@ -45,6 +45,7 @@ type waiter struct {
 	key      string
 	terms    *terms
 	patience monotonic.Moment // MaxWait after the call; zero: none
+	resumes  *ticket          // nil but for Resume
 
 	since     monotonic.Moment // when it joined the queue
 	candidate bool             // it is of package leader

@@ -68,8 +68,10 @@ func (qs *queues) join(ctx context.Context, key string, t *terms, patience monot
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // it waits behind others of this process
 		qs.pass(q)
 	}
-	if q.holder != nil {
-		q.holder.tellLease()
+	if h := q.holder; h != nil {
+		h.mu.Lock()
+		h.lease.tellWanted()
+		h.mu.Unlock()
 	}
 	return w, qs.decide(w, now)
 }

@@ -30,7 +30,13 @@ type session struct {
 	renewing chan struct{} // closed when the renewal under way is over; nil: none is
 }
 
-func (s *session) trust() monotonic.Moment { return monotonic.Moment(s.until.Load()) }
+// trust returns until when the session may be trusted; 0 if it has ended, or is nil.
+func (s *session) trust() monotonic.Moment {
+	if s == nil {
+		return 0
+	}
+	return monotonic.Moment(s.until.Load())
+}
 
 // says describes the session to the store.
 func (s *session) says() store.Session {

@@ -109,20 +109,6 @@ func (c *config) marginFor(ttl time.Duration) time.Duration {
 // shares reports whether others may hold the key at the same time.
 func (t *terms) shares() bool { return t.mode != store.Exclusive }
 
-func (t *terms) claim(key string, c *Client) store.Claim {
-	claim := store.Claim{
-		Ref:   store.Ref{Key: key, ID: c.newID(), Mode: t.mode},
-		Limit: t.limit, Weight: t.weight, TTL: t.ttl, Owner: c.owner, Note: t.note,
-	}
-	switch {
-	case t.linger > 0:
-		claim.Lingers = c.watch.Address()
-	case t.yields:
-		claim.Yields = c.watch.Address()
-	}
-	return claim
-}
-
 func defaultOwner() string {
 	host, err := os.Hostname()
 	if err != nil || !utf8.ValidString(host) {

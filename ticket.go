@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -111,10 +109,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpTransfer, ticket.Key, t)
-	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
-	sent := c.clock.Now()
-	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
-	lease, err := c.claimDetached(w, "", cancel, func() (*Lease, error) { return c.resume(bounded, w, ticket, sent) })
+	lease, err := c.tryOnce(&waiter{ctx: ctx, key: ticket.Key, terms: t, resumes: &ticket})
 	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
 		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}
 	} else if err != nil {
@@ -122,12 +117,4 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	}
 	end(Outcome{Err: err, Token: ticket.Token, Count: 1})
 	return lease, err
-}
-
-func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic.Moment) (*Lease, error) {
-	claim, h := c.newClaim(w, w.key)
-	c.calls.Add(observe.Transfer)
-	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
-	grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
-	return h.settleClaim(nil, sent, grant, err)
 }

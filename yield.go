@@ -24,12 +24,7 @@ func (t *terms) checkYielding() error {
 // Otherwise a renewal shows that it waits, within a third of the TTL: not on MongoDB one that
 // is sent together with others, nor while a session keeps the lease. A refused TryAcquire does not wait.
 func (l *Lease) Wanted() <-chan struct{} {
-	return l.holding.client.queues.wanted(l)
-}
-
-// wanted makes the channel that Wanted returns.
-func (qs *queues) wanted(l *Lease) <-chan struct{} {
-	h := l.holding
+	h, qs := l.holding, &l.holding.client.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	h.mu.Lock()
@@ -53,11 +48,4 @@ func (l *Lease) tellWanted() {
 	default:
 		close(l.wanted)
 	}
-}
-
-// tellLease tells the lease in the holding that a caller of this client waits. The queues are locked.
-func (h *holding) tellLease() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lease.tellWanted()
 }

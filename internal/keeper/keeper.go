@@ -269,14 +269,11 @@ func (g *group) round() {
 			continue
 		}
 		answered := make(chan struct{})
-		if !k.host.Tasks.Go(func() {
+		k.host.Tasks.Run(func() {
 			_, tell := k.send(batch, 0)
 			close(answered)
 			tell()
-		}) {
-			k.renew(batch)
-			continue
-		}
+		})
 		timer := time.NewTimer(bound)
 		select {
 		case <-answered:
@@ -286,40 +283,14 @@ func (g *group) round() {
 	}
 }
 
-// take removes from the schedule the items that one bulk renews, and begins their renewals. It
-// reports whether there are more.
+// take removes from the schedule those due soon if the first is due, as many as the store is likely to
+// answer in time, and begins their renewals. While it does not answer, they join those that failed.
+// It reports whether there are more.
 func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []Item, more bool) {
-	g.keeper.mu.Lock()
-	batch, waiting, more := g.bulk(due, soon, in)
-	g.keeper.mu.Unlock()
-	for _, item := range waiting {
-		item.Wait()
-	}
-	return g.keeper.begun(batch), more
-}
-
-// begun returns those of batch whose renewal the caller is to make, with one call. The others have
-// ended, or another renewal is under way and will plan the next one.
-func (k *Keeper) begun(batch []Item) []Item {
-	mine := batch[:0]
-	for _, item := range batch {
-		if is, _ := item.Begin(); is {
-			mine = append(mine, item)
-		}
-	}
-	if len(mine) > 0 {
-		k.mu.Lock()
-		k.store.asked++
-		k.mu.Unlock()
-	}
-	return mine
-}
-
-// bulk returns those due soon if the first is due, and as many as the store is likely to answer
-// in time. While it does not answer, they join those that failed.
-func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch, waiting []Item, more bool) {
-	g.next.at = 0
 	k := g.keeper
+	var waiting []Item
+	k.mu.Lock()
+	g.next.at = 0
 	if g.due.dueBy(due) {
 		size := k.pace.bulk(in)
 		switch {
@@ -339,7 +310,28 @@ func (g *group) bulk(due, soon monotonic.Moment, in time.Duration) (batch, waiti
 	}
 	g.busy = more
 	g.arm()
-	return batch, waiting, more
+	k.mu.Unlock()
+	for _, item := range waiting {
+		item.Wait()
+	}
+	return k.begun(batch), more
+}
+
+// begun returns those of batch whose renewal the caller is to make, with one call. The others have
+// ended, or another renewal is under way and will plan the next one.
+func (k *Keeper) begun(batch []Item) []Item {
+	mine := batch[:0]
+	for _, item := range batch {
+		if is, _ := item.Begin(); is {
+			mine = append(mine, item)
+		}
+	}
+	if len(mine) > 0 {
+		k.mu.Lock()
+		k.store.asked++
+		k.mu.Unlock()
+	}
+	return mine
 }
 
 // A schedule is a heap of items.

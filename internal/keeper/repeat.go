@@ -111,8 +111,8 @@ func (g *group) repeat() {
 		var part []Item
 		part, more = g.part()
 		mine := k.begun(part)
-		if len(mine) > 0 && !k.host.Tasks.Go(func() { k.renew(mine) }) {
-			k.renew(mine)
+		if len(mine) > 0 {
+			k.host.Tasks.Run(func() { k.renew(mine) })
 		}
 	}
 }

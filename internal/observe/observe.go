@@ -137,10 +137,9 @@ func (g *Guard[Op, Out]) survive(f func()) {
 // An operation is what became of one Begin. Begin and the operation may end in either
 // order.
 type operation[Out any] struct {
-	mu   sync.Mutex
-	end  func(Out) // nil: Begin has not returned
-	out  *Out      // nil: the operation is under way
-	over bool      // the end was told, or is being told
+	mu  sync.Mutex
+	end func(Out) // nil: Begin has not returned
+	out *Out      // nil: the operation is under way
 }
 
 // begun takes in what Begin returned, and tells the end of an operation that is over.
@@ -151,7 +150,6 @@ func (o *operation[Out]) begun(end func(Out)) {
 	o.mu.Lock()
 	o.end = end
 	out := o.out
-	o.over = out != nil
 	o.mu.Unlock()
 	if out != nil {
 		end(*out)
@@ -163,13 +161,9 @@ func (o *operation[Out]) begun(end func(Out)) {
 func (o *operation[Out]) ended(out Out) func(Out) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.over || o.out != nil:
-		return nil
-	case o.end == nil:
-		o.out = &out
+	if o.out != nil {
 		return nil
 	}
-	o.over = true
+	o.out = &out
 	return o.end
 }

@@ -55,13 +55,14 @@ func (b *Book) Wait(held, wanted string) *Conflict {
 	}
 	b.under[from][to] = here
 	b.pairs++
-	switch waits := b.path(to, from, map[string]bool{}); {
-	case len(waits) > shown:
-		return &Conflict{here, strings.Join(waits[:shown], "; ") + "; …"}
-	case len(waits) > 0:
-		return &Conflict{here, strings.Join(waits, "; ")}
+	waits := b.path(to, from, map[string]bool{})
+	if len(waits) == 0 {
+		return nil
 	}
-	return nil
+	if len(waits) > shown {
+		waits = append(waits[:shown], "…")
+	}
+	return &Conflict{here, strings.Join(waits, "; ")}
 }
 
 // shown is how many waits a Conflict names.
