@@ -44,7 +44,6 @@ type Client struct {
 	guard    *guarded
 	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
-	commands counter            // nil: the store has no database
 	calls    observe.Calls      // of the store
 	prompt   bool               // the store answers at once: see send
 	together store.BulkAcquirer // nil: the store has no bulks of claims
@@ -105,7 +104,6 @@ func newClient(s store.Store, conf config) *Client {
 		closeOK: make(chan struct{}),
 	}
 	_, c.prompt = s.(store.Prompt)
-	c.commands, _ = store.As[counter](s)
 	c.warning.store, _ = store.As[trapWarner](s)
 	c.together, _ = s.(store.BulkAcquirer)
 	if of, ok := s.(inside.Packaged); ok {

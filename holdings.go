@@ -134,7 +134,9 @@ func (qs *queues) count(s *Stats) {
 	now := qs.clock.Now()
 	renewed := now
 	for h := qs.held.first; h != nil; h = h.next {
-		held, idle, at := h.lastRenewed(now)
+		h.mu.Lock()
+		held, idle, at := h.err == nil && !h.over(now), h.lease == nil, max(h.granted, h.term.LastRenewal())
+		h.mu.Unlock()
 		switch {
 		case !held:
 			s.Unreleased++

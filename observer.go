@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
@@ -183,19 +182,11 @@ func sums(a, b map[string]uint64) map[string]uint64 {
 // a tenth of a microsecond for each lease and for each key that is waited for.
 func (c *Client) Stats() Stats {
 	s := Stats{Package: c.pkg, Calls: c.calls.ByName(), Unobserved: c.guard.Skipped(), Disorders: c.disorders.Load()}
-	if c.commands != nil {
-		s.Commands = c.commands.Commands()
+	if counts, ok := store.As[counter](c.store); ok {
+		s.Commands = counts.Commands()
 	}
 	c.queues.count(&s)
 	return s
-}
-
-// lastRenewed reports whether the holding is held, or kept idle, and when it was last renewed
-// or granted.
-func (h *holding) lastRenewed(now monotonic.Moment) (held, idle bool, at monotonic.Moment) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err == nil && !h.over(now), h.lease == nil, max(h.granted, h.term.LastRenewal())
 }
 
 // observe tells the observer, if there is one, that an operation begins. A package that acquires for

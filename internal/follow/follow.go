@@ -118,9 +118,8 @@ func (f *Follower) Leave() {
 
 // Live reports whether the feed is being read. If not, a waiter has to poll.
 func (f *Follower) Live() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.live
+	_, live := f.Hears()
+	return live
 }
 
 // Hears reports whether the feed is being read, and which opening of it this is: as long as
