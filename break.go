@@ -81,13 +81,12 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 // run out before the time that it had left when it was marked: by another shard's clock it may seem so.
 func (c *Client) awaitGone(ctx context.Context, seen *store.Status, marked []Holder, grace time.Duration) error {
 	key, began := seen.Key, c.clock.Now()
-	over := time.NewTimer(grace)
-	defer over.Stop()
+	over := time.After(grace)
 	look := time.NewTicker(max(min(grace/8, wake.PollMost), time.Millisecond))
 	defer look.Stop()
 	for {
 		select {
-		case <-over.C:
+		case <-over:
 			return nil
 		case <-c.queues.draining:
 			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", ErrClosed)}

@@ -56,12 +56,10 @@ func (c *Client) shut() error {
 	}
 	c.watch.End() // nobody waits any more, and a store may take a moment to end its feed
 	if grace > 0 {
-		timer := time.NewTimer(grace)
 		select {
 		case <-c.queues.noLeases():
-		case <-timer.C:
+		case <-time.After(grace):
 		}
-		timer.Stop()
 	}
 	giveUp := time.AfterFunc(releaseBound, c.background.Cut)
 	defer giveUp.Stop()

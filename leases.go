@@ -173,11 +173,9 @@ func (all Leases) giveUp() error {
 		defer close(given)
 		giveBackAll(all.holdings())
 	})
-	timer := time.NewTimer(abandonedFor)
-	defer timer.Stop()
 	select {
 	case <-given:
-	case <-timer.C:
+	case <-time.After(abandonedFor):
 		return nil
 	}
 	var errs []error

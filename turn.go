@@ -160,14 +160,10 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 
 // wait waits for news until then, without limit if that is zero. An error ends the wait for the key.
 func (qs *queues) wait(w *waiter, news <-chan struct{}, until monotonic.Moment) error {
-	timeout, stop := qs.clock.Timer(until)
-	defer stop()
-	giveUp, stopGiveUp := qs.clock.Timer(w.patience)
-	defer stopGiveUp()
 	select {
 	case <-news:
-	case <-timeout:
-	case <-giveUp:
+	case <-qs.clock.After(until):
+	case <-qs.clock.After(w.patience):
 		return &abandoned{errPatience}
 	case <-w.ctx.Done():
 		return &abandoned{contextError(w.ctx)}

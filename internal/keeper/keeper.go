@@ -6,6 +6,7 @@ package keeper
 import (
 	"cmp"
 	"container/heap"
+	"context"
 	"math/bits"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ type Keeper struct {
 	store   health
 	calls   uint32 // that were answered
 	stopped bool
-	ahead   *ahead // the renewal that others wait for; nil: there is none
+	ahead   context.Context // ends with the renewal that others wait for; nil: there was none
 }
 
 // New makes a keeper.
@@ -274,12 +275,10 @@ func (g *group) round() {
 			close(answered)
 			tell()
 		})
-		timer := time.NewTimer(bound)
 		select {
 		case <-answered:
-		case <-timer.C:
+		case <-time.After(bound):
 		}
-		timer.Stop()
 	}
 }
 

@@ -1,9 +1,8 @@
 package keeper
 
 import (
-	"time"
+	"context"
 
-	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -51,7 +50,9 @@ func (k *Keeper) send(batch []Item, asked int32) (answers []store.Renewed, tell 
 	}
 	done := func() {}
 	if s := batch[0].slot(); s.First {
-		done = k.goAhead(s.TTL)
+		k.mu.Lock()
+		k.ahead, done = context.WithTimeout(k.host.Tasks.Base(), s.TTL/40)
+		k.mu.Unlock()
 	}
 	answers, told := k.host.Send(batch, sent, limit)
 	done()
@@ -79,47 +80,13 @@ func (k *Keeper) send(batch []Item, asked int32) (answers []store.Renewed, tell 
 	}
 }
 
-// An ahead is a renewal that goes ahead of everything else that a client does in the
-// background.
-type ahead struct {
-	answered chan struct{}
-	until    monotonic.Moment // waiting for it ends then
-}
-
-// goAhead begins such a renewal, and returns the function that ends it.
-func (k *Keeper) goAhead(ttl time.Duration) (answered func()) {
-	a := &ahead{make(chan struct{}), k.host.Clock.Now().Add(ttl / 40)}
-	k.mu.Lock()
-	k.ahead = a
-	k.mu.Unlock()
-	return func() {
-		k.mu.Lock()
-		if k.ahead == a {
-			k.ahead = nil
-		}
-		k.mu.Unlock()
-		close(a.answered)
-	}
-}
-
-// Yield waits while an item is renewed that goes first, but for at most a fortieth of its TTL:
-// a renewal that hangs does not need the server.
+// Yield waits while an item is renewed that goes first, ahead of everything else that a client does
+// in the background, but for at most a fortieth of its TTL: a renewal that hangs does not need the server.
 func (k *Keeper) Yield() {
 	k.mu.Lock()
-	a := k.ahead
+	ahead := k.ahead
 	k.mu.Unlock()
-	if a == nil {
-		return
-	}
-	left := k.host.Clock.Until(a.until)
-	if left <= 0 {
-		return
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-a.answered:
-	case <-timer.C:
-	case <-k.host.Tasks.Base().Done():
+	if ahead != nil {
+		<-ahead.Done()
 	}
 }

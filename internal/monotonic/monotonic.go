@@ -70,13 +70,12 @@ func (c Clock) Until(m Moment) time.Duration { return m.Sub(c.Now()) }
 // Since is the time from m to now.
 func (c Clock) Since(m Moment) time.Duration { return c.Now().Sub(m) }
 
-// Timer returns a timer that fires at m, or never if m is zero.
-func (c Clock) Timer(m Moment) (fires <-chan time.Time, stop func() bool) {
+// After is time.After for m: it never fires if m is zero.
+func (c Clock) After(m Moment) <-chan time.Time {
 	if m == 0 {
-		return nil, func() bool { return false }
+		return nil
 	}
-	timer := time.NewTimer(c.Until(m))
-	return timer.C, timer.Stop
+	return time.After(c.Until(m))
 }
 
 // Time is m as a time.Time, for code that does not know this clock: as far from time.Now as

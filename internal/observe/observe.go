@@ -100,12 +100,10 @@ func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
 		}
 		close(done)
 	}()
-	timer := time.NewTimer(Patience)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return true
-	case <-timer.C:
+	case <-time.After(Patience):
 	}
 	g.overdue.Add(1) // before the other side can take it off
 	if decided.Swap(true) {
