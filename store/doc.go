@@ -93,5 +93,6 @@
 // entries and names no ID twice; each holder has at most one renewal under way. A batch of
 // releases is as large, and may have several holders of one key; a batch of claims names no key
 // twice. A grant that arrives after its deadline is given back. A claim whose outcome is
-// unknown is undone: Undo is repeated until it settles or the TTL is over.
+// unknown is undone: Undo is repeated until it settles or the TTL is over, one call at a time.
+// Break removes a holder only after a Break has marked it, and told its session.
 package store
