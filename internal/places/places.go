@@ -108,6 +108,7 @@ func (k *Keeper) Work() {
 		switch {
 		case err == nil:
 			k.gone.All[p.Place] = now.Add(line.Grace)
+			pause.Reset()
 			continue
 		case p.Seen && now < p.until:
 			k.todo = append(k.todo, p)

@@ -24,6 +24,7 @@ type server struct {
 
 	mu   sync.Mutex // protects what follows
 	away bool       // it fails instead
+	odd  bool       // it is away every other time
 	now  int        // calls under way
 	most int        // of them at once
 	left map[store.Place][]time.Time
@@ -50,7 +51,9 @@ func (s *server) leave(_ string, p store.Place) error {
 	time.Sleep(time.Second)
 	s.mu.Lock()
 	s.now--
-	if s.away {
+	away := s.away
+	s.away = away != s.odd
+	if away {
 		return errors.New("the store is away")
 	}
 	return nil
@@ -122,6 +125,20 @@ func TestAPlaceThatWasSeenInItsLineIsTriedUntilItIsStale(t *testing.T) {
 		for i, at := range all[1:] {
 			assert.LessOrEqual(t, at.Sub(all[i]), 10*time.Second)
 		}
+	})
+}
+
+// A client that shuts down over a bad link has a few seconds for all its lines.
+func TestFailuresWithAnswersBetweenThemDoNotAddUp(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		s.away, s.odd = true, true
+		for i := range 20 {
+			s.Add(places.Unused{Key: "k", Place: store.Place(fmt.Sprint(i)), Seen: true})
+		}
+		start := time.Now()
+		s.Work()
+		assert.Len(t, s.left, 20)
+		assert.Less(t, time.Since(start), 42*time.Second)
 	})
 }
 
