@@ -149,7 +149,7 @@ func (v *View) opens(s *store.Status) time.Duration {
 		}
 		return next
 	}
-	if v.Mode != store.Permits {
+	if v.Mode != store.Permits || s.Mode != store.Permits {
 		return s.Left()
 	}
 	first := s.Waiting(v.Place, "")[0]
