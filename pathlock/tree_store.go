@@ -31,8 +31,8 @@ type treeStore interface {
 	unreserve(ctx context.Context, id string) outcome
 
 	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own, and so does a
-	// shorter one with least set. It begins nothing once the caller has left, because the caller may have asked again: between a look
-	// and the write that rests on it, it calls left.
+	// shorter one with least set. It begins nothing once the caller has left, because the caller may
+	// have asked again: between a look and the write that rests on it, it calls left.
 	refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome
 
 	// release removes a lock.
