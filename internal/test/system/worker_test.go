@@ -269,8 +269,7 @@ func TestProcessesThatLoopShareTheKey(t *testing.T) {
 		n = 4 // its waiting cursors turn without a pause, under one lock: with eight, a notice waits for seconds until its reader gets that
 	}
 	all := f.workers(n)
-	grants := make([]int, len(all))
-	var longest time.Duration
+	grants, waited := make([]int, len(all)), make([]time.Duration, len(all)) // of each, and how long for one at most
 	sent, served, began := 0, 0, time.Now()
 	// Four seconds; more if the machine is too busy for enough grants to compare.
 	for round := 0; round == 0 || served < 40*n && round < 5; round++ {
@@ -280,19 +279,24 @@ func TestProcessesThatLoopShareTheKey(t *testing.T) {
 		for i, w := range all {
 			report := w.end()
 			grants[i] += len(report.Each)
-			longest = max(longest, slices.Max(report.Each))
+			waited[i] = max(waited[i], slices.Max(report.Each))
 			sent += total(report.Sent)
 			served += len(report.Each)
 		}
 	}
 	took := time.Since(began)
-	slices.Sort(grants)
-	t.Logf("grants %v in %v, %.1f commands each, the longest wait %v", grants, took, float64(sent)/float64(served), longest)
+	t.Logf("grants %v in %v, %.1f commands each, the longest wait of each %v", grants, took, float64(sent)/float64(served), waited)
+	// Once a notice may have come late: SecantusDB kept one back for 4 s. That makes a worker
+	// wait for long, which is judged below, and has no part in how often it had its turn.
+	often := make([]float64, len(all)) // in a second
+	for i := range all {
+		often[i] = float64(grants[i]) / (took - waited[i]).Seconds()
+	}
 	// A machine that runs one of them seldom serves it seldom.
 	times := pace.Of(3 * time.Second).Seconds()
-	assert.GreaterOrEqual(t, float64(grants[0])*times, float64(grants[len(grants)-1]), "the most served had it over %.1f times as often as the least", times)
+	assert.GreaterOrEqual(t, slices.Min(often)*times, slices.Max(often), "the most served had it over %.1f times as often as the least", times)
 	// No worker loses two hundred times in a row by chance. A forgotten waiter sleeps for 20 s.
-	assert.LessOrEqual(t, longest, max(2*time.Second, 200*took/time.Duration(served)), "the longest wait")
+	assert.LessOrEqual(t, slices.Max(waited), max(2*time.Second, 200*took/time.Duration(served)), "the longest wait")
 }
 
 func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
