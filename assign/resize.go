@@ -26,7 +26,7 @@ var errNotAgain = fmt.Errorf("the workers have stopped, and none has come again 
 
 // Resize changes the number of partitions of the workers that run: all stop, then they start again,
 // and Partition.N tells the work the new number. It returns when all have stopped and the first has
-// started. If no worker runs, it changes nothing. If none starts again within seconds, because all have
+// started. If no worker runs, or all have that number, it changes nothing. If none starts again within seconds, because all have
 // ended or are cut off from the database, it returns an error: then the first that comes decides. Processes
 // that start later have to be given the new number, so call Resize before they are deployed.
 func Resize(ctx context.Context, client *mongolock.Client, name string, n int) error {
@@ -51,6 +51,9 @@ func change(ctx context.Context, client *mongolock.Client, name string, n int) e
 	before, err := readSeats(ctx, client, name)
 	if err != nil {
 		return err
+	}
+	if len(before.Workers) > 0 && len(before.Partitions) == n && !before.resizing {
+		return nil
 	}
 	most, none := resizeMost, errNotAgain
 	if len(before.Partitions) == 0 && !before.resizing {

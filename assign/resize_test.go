@@ -73,6 +73,23 @@ func TestResizeChangesTheNumberOfPartitionsOfAllThatRun(t *testing.T) {
 	}
 }
 
+func TestAResizeToTheNumberThatTheyHaveStopsNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 16)
+		var calls atomic.Int64
+		a := f.startWith("a", func(ctx context.Context, _ assign.Partition) error {
+			calls.Add(1)
+			<-ctx.Done()
+			return nil
+		})
+		time.Sleep(time.Second)
+		require.NoError(t, assign.Resize(t.Context(), a.client, name, 16), "as if a call of it had been repeated")
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 16, calls.Load())
+		f.stop(a)
+	})
+}
+
 func TestWithoutWorkersResizeChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)
