@@ -128,6 +128,73 @@ func TestAJobThatKillsItsProcessIsTriedThreeTimes(t *testing.T) {
 	})
 }
 
+// Three deploys in a row stop a nightly run. Then one more thing happens to it.
+func TestARunThatWasStoppedThreeTimesIsNotGivenUp(t *testing.T) {
+	for _, dies := range []bool{true, false} {
+		t.Run(map[bool]string{true: "its process dies", false: "the reply to its claim is lost"}[dies], func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				for deploy := range 6 {
+					p := c.process(deploy)
+					p.job("nightly", atThree, func(ctx context.Context, r schedule.Run) error {
+						switch {
+						case r.Attempt > 4 || r.Attempt == 4 && !dies:
+							return nil
+						case r.Attempt == 4:
+							p.link.cut()
+						}
+						<-ctx.Done()
+						return ctx.Err()
+					}, schedule.With(mongolock.TTL(6*time.Second)))
+					lost := dies || deploy != 3
+					p.link.fail(func(call string) (before, after error) {
+						if call == "claim" && !lost {
+							lost = true
+							return nil, errCut
+						}
+						return nil, nil
+					})
+					p.start()
+					c.until(3*time.Hour + time.Duration(deploy)*time.Minute)
+					c.sleep(30 * time.Second)
+					p.end()
+				}
+				past := c.state("nightly").Past
+				assert.Equal(c, string(schedule.Succeeded), past[0].Outcome)
+				for _, r := range past {
+					assert.NotEqual(c, "given up", r.Error)
+				}
+			})
+		})
+	}
+}
+
+// The claim that repeats a run has no reply, and to undo it takes a while. No other process looks.
+func TestARunWhoseRepetitionIsUndoneLateIsRepeatedSoon(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("nightly", atThree, 10*time.Minute).start()
+		c.until(3*time.Hour + time.Minute)
+		p.end()
+		q := c.process(2).add("nightly", atThree, 10*time.Minute)
+		lost := false
+		q.link.fail(func(call string) (before, after error) {
+			switch {
+			case call == "claim" && !lost:
+				lost = true
+				return nil, errCut
+			case call == "undo" && time.Since(c.begin) < 3*time.Hour+time.Minute+4*time.Second:
+				return errCut, nil
+			}
+			return nil, nil
+		})
+		q.start()
+		c.sleep(time.Minute)
+		q.end()
+		runs := c.took()
+		require.Len(c, runs, 2, "a night later")
+		assert.Equal(c, 2, runs[1].Attempt)
+	})
+}
+
 func TestARunsContextEndsBeforeAnotherRunCanBegin(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		ended := make(chan time.Duration, 1)

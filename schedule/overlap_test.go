@@ -96,6 +96,23 @@ func TestADueTimeDuringARepeatedRunRunsToo(t *testing.T) {
 	})
 }
 
+// A configuration is read again during a run: its job is removed, and added with another plan.
+func TestADueTimeDuringTheRunOfARemovedJobFollowsIt(t *testing.T) {
+	for name, opts := range lates {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				p := c.process(1).add("job", atThree, 50*time.Second, opts...).start()
+				c.until(3*time.Hour + time.Second)
+				p.Remove("job")
+				p.add("job", schedule.Cron("30 0 3 * * *"), time.Second, opts...)
+				c.until(3*time.Hour + 90*time.Second)
+				p.end()
+				assert.Equal(c, []time.Duration{3 * time.Hour, 3*time.Hour + 30*time.Second}, c.fires())
+			})
+		})
+	}
+}
+
 func TestRunsMayOverlapWhereThatIsAllowed(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		one := c.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, schedule.Beside()).start()

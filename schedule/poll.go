@@ -9,8 +9,7 @@ const (
 	// pollEvery is how often a process asks whether jobs are to run now.
 	pollEvery = 30 * time.Second
 
-	// asksLast is how long a poll finds a call of RunNow. A process that gets no answer for
-	// longer learns of it when it next reads the job.
+	// asksLast is how long before the last answer a poll still finds a call of RunNow.
 	asksLast = 5 * time.Minute
 
 	// askedLate is how much later than MaxLate says a call of RunNow may be found: by the second poll.
@@ -21,6 +20,7 @@ const (
 func (s *Scheduler) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	answered := s.store.Now() // the last poll
 	for {
 		select {
 		case <-tick.C:
@@ -38,8 +38,15 @@ func (s *Scheduler) poll(ctx context.Context) {
 		if len(names) == 0 {
 			continue
 		}
-		asked, err := s.store.Asked(ctx, names, s.store.Now().Add(-asksLast))
-		if err != nil && ctx.Err() == nil {
+		now := s.store.Now()
+		if now.Before(answered) { // the server's clock has stepped back
+			answered = now
+		}
+		asked, err := s.store.Asked(ctx, names, answered.Add(-asksLast))
+		switch {
+		case err == nil:
+			answered = now
+		case ctx.Err() == nil:
 			s.logger.Warn("schedule: could not ask which jobs are to run now", "error", err)
 		}
 		for name, at := range asked { // under a collation also others than those asked for

@@ -95,6 +95,41 @@ func TestRunNowIsFoundByAPoll(t *testing.T) {
 	}
 }
 
+// The answers to a process's polls stay out for longer than a poll looks back.
+func TestRunNowIsFoundAfterAnOutage(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", atThree, time.Minute).start()
+		c.until(time.Hour)
+		require.NoError(c, c.process(2).RunNow(t.Context(), "job"))
+		p.link.cut()
+		c.sleep(10 * time.Minute)
+		p.link.fail(nil)
+		c.sleep(time.Minute)
+		assert.Equal(c, []time.Duration{time.Hour}, c.fires())
+		p.end()
+	})
+}
+
+// RunNow is called during a deploy, while no process is up, and the plan is a new one.
+func TestRunNowIsFoundByAProcessWithAnotherPlan(t *testing.T) {
+	for name, opts := range lates {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				p := c.process(1).add("job", atThree, time.Minute, opts...).start()
+				c.until(time.Hour)
+				p.end()
+				q := c.process(2).add("job", schedule.Cron("0 4 * * *"), time.Minute, opts...)
+				require.NoError(c, q.RunNow(t.Context(), "job"))
+				c.sleep(20 * time.Second)
+				q.start()
+				c.until(5 * time.Hour)
+				q.end()
+				assert.Equal(c, []time.Duration{time.Hour, 4 * time.Hour}, c.fires())
+			})
+		})
+	}
+}
+
 // A pause begins before any process has found the call.
 func TestARunNowThatAPauseOvertakesIsTold(t *testing.T) {
 	for name, opts := range lates {

@@ -117,11 +117,14 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 	},
 	"a repeated run that is undone does not count as an attempt": func(f *storeFixture) {
 		c := f.ask(1)
-		require.NoError(f, f.store.Leave(f.ctx(), f.end(c, f.won(c))))
+		e := f.end(c, f.won(c))
+		e.Run.Outcome = "stopped"
+		require.NoError(f, f.store.Leave(f.ctx(), e))
 		again := f.repeated(1, f.state().Runs[0])
 		f.won(again)
 		f.undo(again)
 		assert.Equal(f, 1, f.state().Runs[0].Attempt)
+		assert.Equal(f, "stopped", f.state().Runs[0].Outcome, "otherwise it would count as one that died")
 	},
 	"a job is registered once, and its due times until then are decided": func(f *storeFixture) {
 		require.NoError(f, f.store.Register(f.ctx(), f.job, "a plan", f.fire(3), f.fire(4)))

@@ -44,12 +44,11 @@ func (s *Scheduler) logForeign(err error) {
 func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 	var next time.Time // when another run may have died
 	var dead []jobs.Run
-	for _, r := range state.Runs {
-		_, ours := s.runs.find(r.ID)
+	for _, r := range state.Runs { // of this process too: its claim may be being undone, or its job have been removed since
 		switch {
 		case !r.ExpireAt.After(state.Now):
 			dead = append(dead, r)
-		case !ours && (next.IsZero() || r.ExpireAt.Before(next)):
+		case next.IsZero() || r.ExpireAt.Before(next):
 			next = r.ExpireAt
 		}
 	}
@@ -88,9 +87,7 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 		s.setPassed(j, time.Time{})
 		return
 	case j.busy(state):
-		if !next.IsZero() { // otherwise the run is one of this process, which goes on after it
-			s.readAt(j, next.Add(time.Millisecond))
-		}
+		s.readAt(j, next.Add(time.Millisecond))
 		return
 	}
 	if !s.take(j) {
@@ -99,8 +96,12 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 		return
 	}
 	s.setPassed(j, time.Time{})
+	now := s.store.Now()
 	if j.due = passed; state.Decided.Before(passed) {
-		s.catchUp(j, state, s.store.Now())
+		s.catchUp(j, state, now)
+	}
+	if passed.Equal(state.Asked) && due(passed, now) && j.due.After(now) { // RunNow was called under another plan
+		j.due = passed
 	}
 	s.put(item{at: s.store.Now(), job: j})
 }
@@ -125,7 +126,19 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 		}
 	}
 	early := dead.Due.After(s.store.Now().Add(wrongBy)) // it was claimed by a wrong clock
-	if early || dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped) || dead.Attempt >= lastAttempt {
+	givenUp := dead.Attempt >= lastAttempt
+	if !early && !givenUp && dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped) {
+		died, err := s.died(ctx, j, dead)
+		if err != nil {
+			s.readAt(j, s.store.Now().Add(time.Second))
+			if mine {
+				s.await(j)
+			}
+			return
+		}
+		givenUp = died >= mostAttempts
+	}
+	if early || givenUp {
 		defer goOn()
 		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: j.beside}
 		if dead.Outcome == "" {
@@ -149,6 +162,22 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 	}
 	defer goOn()
 	s.execute(runs, j, a.tracked, runWith(a.tracked.run(), lease))
+}
+
+// died returns how many attempts at the run's due time have died, this one included: all but those that the
+// past shows as stopped.
+func (s *Scheduler) died(ctx context.Context, j *job, dead jobs.Run) (n int, err error) {
+	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithPast)
+	if err != nil {
+		return 0, err
+	}
+	n = dead.Attempt
+	for _, r := range all[0].Past {
+		if r.Due.Equal(dead.Due) && r.Outcome == string(Stopped) {
+			n--
+		}
+	}
+	return n, nil
 }
 
 // setStale makes the next attempt read the job's document first.

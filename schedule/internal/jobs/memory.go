@@ -304,8 +304,8 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	if !there {
 		return true, nil
 	}
-	if c.Dead != nil { // as if the run that it repeats had just died
-		run.ExpireAt, run.Attempt = run.Began, c.Attempt-1
+	if c.Dead != nil { // as if the run that it repeats had just died, or been stopped
+		run.ExpireAt, run.Attempt, run.Outcome = run.Began, c.Attempt-1, c.Dead.Outcome
 		job.runs[c.ID], job.until = run, run.Began
 		return true, nil
 	}

@@ -207,9 +207,9 @@ func (m *Mongo) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 func (m *Mongo) takeOut(ctx context.Context, c Claim) (reply, error) {
 	mine := c.there()
 	unset := bson.D{{Key: "runs." + c.ID, Value: ""}}
-	if c.Dead != nil { // as if the run that it repeats had just died
+	if c.Dead != nil { // as if the run that it repeats had just died, or been stopped
 		past := date(time.UnixMilli(0))
-		set := bson.D{{Key: "runs." + c.ID + ".expireAt", Value: past}, {Key: "runs." + c.ID + ".attempt", Value: c.Attempt - 1}}
+		set := bson.D{{Key: "runs." + c.ID + ".expireAt", Value: past}, {Key: "runs." + c.ID + ".attempt", Value: c.Attempt - 1}, {Key: "runs." + c.ID + ".outcome", Value: c.Dead.Outcome}}
 		if !c.Shared {
 			mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
 			set = append(set, bson.E{Key: "busy.until", Value: past})
