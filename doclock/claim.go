@@ -12,6 +12,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -28,7 +29,8 @@ import (
 //
 // A waiting Claim looks every 50 ms at first, then less often, down to once a second. A call of
 // Announce wakes it. If the database is out of reach, Claim fails at first; once it waits, it
-// rides out faults.
+// rides out faults. A document that the server refuses to change, as its size or the collection's
+// validator forbids it, is an error, and is then left alone for a minute.
 func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
@@ -56,9 +58,9 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 }
 
 // passes reports whether a waiting claim rides out an error, as Acquire does: whether it is a
-// fault of the database, and neither a verdict nor final.
+// fault of the database, and neither a verdict, nor final, nor about one document.
 func passes(err error) bool {
-	return !store.IsVerdict(err) && !errors.Is(err, ErrDecode) &&
+	return !store.IsVerdict(err) && !errors.Is(err, ErrDecode) && !errors.As(err, new(*unclaimable)) &&
 		!errors.Is(err, mongolock.ErrClosed) && !errors.Is(err, mongolock.ErrDisconnected)
 }
 
@@ -146,10 +148,14 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 	key, err := keyOfID(id)
 	if err != nil {
 		p.spoil(id)
-		return nil, err
+		return nil, &unclaimable{err}
 	}
 	r := &request{one: true, filter: p.filter, over: p.overOn(id)}
 	lease, err := l.client.TryAcquire(context.WithValue(ctx, requestKey{}, r), key, l.with(opts)...)
+	if isUnchangeable(err) {
+		p.spoil(id)
+		return nil, &unclaimable{err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +168,19 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 		return nil, err
 	}
 	return claimed(d), nil
+}
+
+// An unclaimable says that no claim can ever get a document as it is: its _id is too long for a key, or the
+// server refuses every change of it.
+type unclaimable struct{ error }
+
+func (u *unclaimable) Unwrap() error { return u.error }
+
+// isUnchangeable reports whether the server refuses a claim because of what is in the document: attempts that
+// are no number or too great a one, fields that the collection's validator does not allow, its size.
+func isUnchangeable(err error) bool {
+	const badValue, typeMismatch, validationFailure = 2, 14, 121
+	return errors.Is(err, store.ErrTooLarge) || mongoerr.HasCode(err, badValue) || mongoerr.HasCode(err, typeMismatch) || mongoerr.HasCode(err, validationFailure)
 }
 
 // EnsureClaimIndex creates the index that makes claims by filter and sort fast, unless it

@@ -17,7 +17,7 @@ const (
 	windowMost  = 1024        // most documents that any other look finds
 	windowAge   = time.Second // how long the result of a look is used
 
-	badFor   = time.Minute      // how long a document that does not decode, or that is missed again and again, is left alone
+	badFor   = time.Minute      // how long a document that does not decode, cannot be claimed, or is missed again and again, is left alone
 	maxMiss  = 64               // documents that one attempt of a claim misses at most
 	badAfter = 3                // … and how often the same one
 	lookFor  = 10 * time.Second // how often a look for foreign locks is due
@@ -154,8 +154,8 @@ func (p *pool) done(id bson.RawValue, missed bool) {
 	}
 }
 
-// spoil leaves a document alone for a while: one that does not decode, or one that every look shows
-// and no claim gets.
+// spoil leaves a document alone for a while: one that does not decode, or one that looks show and no
+// claim gets.
 func (p *pool) spoil(id bson.RawValue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,6 +2,7 @@ package doclock
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -70,7 +71,9 @@ func readLock(doc bson.Raw, field string) (r record) {
 			ours = ours && lined
 		case fieldAttempts:
 			n, _ := number(v)
-			r.attempts = int(n)
+			if r.attempts = math.MaxInt32; math.Abs(n) < math.MaxInt32 { // otherwise no number, or one that counts nothing
+				r.attempts = int(n)
+			}
 		case fieldReadyAt:
 			r.readyAt, _ = mongobase.Time(v)
 		case fieldDone:

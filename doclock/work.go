@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -74,7 +73,7 @@ func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.C
 			return err
 		}
 		l.logger.Warn("doclock: a worker cannot claim, and tries again", "collection", l.store.base.Soft.Name(), "error", err)
-		if errors.Is(err, ErrDecode) {
+		if errors.Is(err, ErrDecode) || errors.As(err, new(*unclaimable)) {
 			continue // that document is left alone for a while, and the next may be good
 		}
 		select {
@@ -88,8 +87,7 @@ func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.C
 // isWrong reports whether the server refuses the filter or the sort, whatever the documents are.
 func isWrong(err error) bool {
 	const badValue, failedToParse = 2, 9
-	var answer mongo.ServerError
-	return errors.As(err, &answer) && (answer.HasErrorCode(badValue) || answer.HasErrorCode(failedToParse))
+	return !errors.As(err, new(*unclaimable)) && (mongoerr.HasCode(err, badValue) || mongoerr.HasCode(err, failedToParse))
 }
 
 // handle runs fn on a document, and ends the claim.

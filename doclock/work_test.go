@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,10 +73,46 @@ func TestWorkGoesOnWithANegativeNumberOfAttempts(t *testing.T) {
 	})
 }
 
+// The server refuses each claim of one document. Somebody mends it in the end.
+func TestWorkGetsPastADocumentThatCannotBeClaimed(t *testing.T) {
+	for name, bad := range map[string]bson.M{
+		"attempts that are text":  {"_id": "a", "state": "ready", "lock": bson.M{fieldMark: shape, "expireAt": time.UnixMilli(0), "attempts": "3"}},
+		"an _id that is too long": {"_id": strings.Repeat("a", maxKey), "state": "ready"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			coll := newReplicaSet(0).collection(t)
+			put(t, coll, bad, bson.M{"_id": "b", "state": "ready"})
+			var log bytes.Buffer
+			locks := locksOn[bson.M](t, coll, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			var got []any
+			time.AfterFunc(30*time.Minute, func() { _, _ = coll.UpdateMany(ctx, bson.D{}, bson.M{"$unset": bson.M{"lock.attempts": ""}}) })
+			require.NoError(t, locks.Work(ctx, 2, ready, bson.M{"_id": 1}, func(_ context.Context, msg *Claimed[bson.M]) error {
+				got = append(got, msg.Value["_id"])
+				return nil
+			}))
+			assert.Equal(t, "b", got[0], name)
+			assert.Equal(t, name == "attempts that are text", len(got) == 2, "%s: %v", name, got)
+			assert.InDelta(t, 45, strings.Count(log.String(), "a worker cannot claim"), 16, "%s: once a minute", name)
+			assert.Less(t, locks.store.Commands()["findAndModify"], uint64(100), name)
+			require.NoError(t, locks.Close())
+		})
+	}
+}
+
 func TestANumberOfAttemptsMayBeADecimal(t *testing.T) {
 	raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldMark: shape, "expireAt": time.Now(), "attempts": must(bson.ParseDecimal128("4"))(t)}})
 	require.NoError(t, err)
 	assert.Equal(t, 4, readLock(raw, "lock").attempts)
+}
+
+func TestANumberThatCountsNoAttemptsIsMoreThanAllThatAreAllowed(t *testing.T) {
+	for _, attempts := range []any{math.NaN(), math.Inf(-1), 1e300, int64(math.MaxInt64)} {
+		raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldMark: shape, "expireAt": time.Now(), "attempts": attempts}})
+		require.NoError(t, err)
+		assert.Equal(t, math.MaxInt32, readLock(raw, "lock").attempts)
+	}
 }
 
 func TestWorkThatFailsComesBackLaterAndLaterAndIsSetAsideInTheEnd(t *testing.T) {
