@@ -99,7 +99,14 @@ func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.
 		l.logger.Warn("doclock: the work on a document failed", "key", msg.Lease().Key(), "attempts", msg.Attempts(),
 			"collection", l.store.base.Soft.Name(), "error", err)
 	}
+	again := msg.again
+	if ctx.Err() != nil {
+		again = &ending{requeue: true, unsaved: true, uncounted: true}
+	}
 	if msg.doc.ended || msg.Lease().Err() != nil && !errors.Is(msg.Lease().Err(), mongolock.ErrLost) { // fn has ended the claim
+		if failed != nil && msg.doc.ended { // in a transaction, which may have been aborted
+			l.store.end(msg.Lease().ID(), again)
+		}
 		if failed != nil && ctx.Err() == nil {
 			tell(failed)
 		}
@@ -110,11 +117,7 @@ func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.
 	if failed == nil {
 		unended = msg.Complete(bare)
 	} else {
-		e := msg.again
-		if ctx.Err() != nil {
-			e = &ending{requeue: true, unsaved: true, uncounted: true}
-		}
-		unended = msg.doc.finish(bare, "requeue", e)
+		unended = msg.doc.finish(bare, "requeue", again)
 	}
 	if err := errors.Join(failed, unended); err != nil && (ctx.Err() == nil || unended != nil && !store.IsCertain(unended)) {
 		tell(err)

@@ -263,6 +263,35 @@ func TestWorkWhoseValueTheServerRefusesComesBackLater(t *testing.T) {
 	require.NoError(t, locks.Close())
 }
 
+// The claim is completed in a transaction, which is then aborted: the work has failed.
+func TestWorkWhoseTransactionIsAbortedComesBackLater(t *testing.T) {
+	needs(t, "transactions")
+	coll := collection(t)
+	put(t, coll, bson.M{"_id": "m", "state": "ready"}, bson.M{"_id": "committed", "state": "ready"})
+	locks := locksOn[bson.M](t, coll)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	times := map[any]int{}
+	require.NoError(t, locks.Work(ctx, 1, ready, nil, func(ctx context.Context, msg *Claimed[bson.M]) error {
+		id := msg.Value["_id"]
+		times[id]++
+		session := must(coll.Database().Client().StartSession())(t)
+		defer session.EndSession(context.Background())
+		require.NoError(t, session.StartTransaction())
+		in := mongo.NewSessionContext(ctx, session)
+		require.NoError(t, msg.Complete(in))
+		if id == "committed" {
+			return errors.Join(errors.New("after the commit"), session.CommitTransaction(in))
+		}
+		return errors.Join(errors.New("no receiver"), session.AbortTransaction(in))
+	}))
+	assert.Less(t, times["m"], 6, "claimed again and again at once")
+	assert.Greater(t, times["m"], 1)
+	assert.Equal(t, 1, times["committed"])
+	assert.Contains(t, get(t, coll, "committed").String(), fieldDone)
+	require.NoError(t, locks.Close())
+}
+
 func TestWorkRefusesWhatCannotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := locksOn[bson.M](t, newReplicaSet(0).collection(t))
