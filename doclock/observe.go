@@ -1,6 +1,8 @@
 package doclock
 
 import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
@@ -15,7 +17,12 @@ func (l *Locks[T]) Stats() mongolock.Stats { return l.client.Stats() }
 
 func init() {
 	inside.Engine = func(locks any) any { return locks.(interface{ engine() *mongolock.Client }).engine() }
+	inside.Decode = func(locks, document any) (any, error) {
+		return locks.(interface{ decode(bson.Raw) (any, error) }).decode(document.(bson.Raw))
+	}
 }
+
+func (l *Locks[T]) decode(document bson.Raw) (any, error) { return l.codec.decode(document) }
 
 func (l *Locks[T]) engine() *mongolock.Client { return l.client }
 

@@ -142,11 +142,15 @@ func (l *Locks[T]) Insert(documents ...T) {
 // database can be reached. It fails the test if there is no such document.
 func (l *Locks[T]) Get(filter any) T {
 	l.t.Helper()
-	var value T
-	if err := l.aside.FindOne(context.Background(), filter).Decode(&value); err != nil {
+	document, err := l.aside.FindOne(context.Background(), filter).Raw()
+	if err != nil {
 		l.t.Fatalf("doclocktest: Get: %v", err)
 	}
-	return value
+	value, err := inside.Decode(l.rival, document)
+	if err != nil {
+		l.t.Fatalf("doclocktest: Get: %v", err)
+	}
+	return value.(T)
 }
 
 // Hold locks the document that filter names as another process would, until release is called

@@ -44,6 +44,13 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, orders *doclocktest.Loc
 	assert.Less(t, time.Since(started), 30*time.Second)
 }
 
+func TestGetReturnsADocumentWithoutItsLock(t *testing.T) {
+	orders := doclocktest.New[bson.M](t, doclock.Field("locked"))
+	orders.Insert(bson.M{"_id": "o", "state": "new"})
+	orders.Hold(o)
+	assert.Equal(t, bson.M{"_id": "o", "state": "new"}, orders.Get(o))
+}
+
 func TestAHeldDocumentIsWaitedFor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
 		release := orders.Hold(o)

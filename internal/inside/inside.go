@@ -20,6 +20,10 @@ var Leases func(client any) []any
 // and once alone.
 var Engine func(locks any) any
 
+// Decode returns the value of a document, a bson.Raw, as a *doclock.Locks does. It is for package doclocktest
+// alone.
+var Decode func(locks, document any) (value any, err error)
+
 // Scheduler makes a *schedule.Scheduler on a jobs.Store, with a []schedule.Option. It is for
 // package scheduletest and the tests of schedule alone.
 var Scheduler func(store, options any) (scheduler any, err error)
