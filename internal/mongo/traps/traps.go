@@ -114,7 +114,7 @@ var list = []struct {
 		Trap{
 			Name: "documentdb", Grave: true,
 			Says: "Amazon DocumentDB",
-			Why:  "by its documentation it has no retryable writes and no capped collections, and nobody has shown that the filters of two concurrent updates are atomic there",
+			Why:  "by its documentation it has no capped collections, and retryable writes only from 8.0.2, and nobody has shown that the filters of two concurrent updates are atomic there",
 			Do:   "use MongoDB; with DocumentDB waiters poll, and what is promised is not known",
 		},
 		func(f Facts) bool { return f.on(".docdb.amazonaws.com") },
