@@ -151,7 +151,7 @@ func (s *settings) tools(server *mcp.Server, agent *agent) {
 			g, err := take(ctx, req, w, 0)
 			return nil, g, err
 		})
-	mcp.AddTool(server, &mcp.Tool{Name: "renew", Description: "Keep a lock for longer. Fails if the lock is lost: then stop changing the path."},
+	mcp.AddTool(server, &mcp.Tool{Name: "renew", Description: "Keep a lock for longer. An error says whether the lock is lost (then stop changing the path) or to ask again."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, r renewal) (*mcp.CallToolResult, granted, error) {
 			ttl, err := seconds("ttl_seconds", r.TTL, 0, s.longest)
 			if err != nil {
