@@ -32,8 +32,8 @@ func (*watchCmd) Help() string {
    mongolock watch billing.
 
 Watch is for people who want to see what happens now; it is not a log. On a terminal it is a table
-of all keys, elsewhere one line a change: granted, freed, ran out, broken, or waits (a process has
-joined the line of the key).
+of all keys, elsewhere one line a change: granted, freed, ran out, broken, limit (the number of
+permits was set), or waits (a process has joined the line of the key).
 
 It hears the wake-ups that waiters get, so it sees each change of a key that others wait for.
 Nothing announces other changes. For those it reads all keys now and then: a key that nobody waits
