@@ -25,7 +25,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-var crowdProcesses = flag.Int("crowd.processes", 3, "how many processes wait in the tests of a crowd, with 100 waiters each; docs/performance.md has the figures of 100")
+var crowdProcesses = flag.Int("crowd.processes", 3, "how many processes wait in the tests of a crowd, with 100 waiters each; docs/internals/figures.md has the figures of 100")
 
 const (
 	crowdWaiters = 100 // in each process
