@@ -87,7 +87,7 @@ func OutcomeOf(err error) string {
 }
 
 // An Observer sees operations begin and end: those of a Client, and of the packages schedule,
-// leader, doclock and pathlock. Begin returns the context with which the operation goes on, to
+// leader, doclock, once and pathlock. Begin returns the context with which the operation goes on, to
 // which a trace can add its span, and a function that is called once when the operation ends.
 //
 // Both functions should be quick. Several goroutines call them at once, and none of these is

@@ -62,9 +62,9 @@ func sumOf(parts [][]byte) string {
 }
 
 // With sets options of the lease under which the function runs: mongolock.TTL, Note, MaxHold,
-// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and Linger are
-// refused by name: with the first two several processes would run the function at the same
-// time, with the others the lock would be kept for no purpose.
+// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold, Linger and
+// Priority are refused by name: with the first two several processes would run the function at the
+// same time, with the next two the lock would be kept for no purpose, and waiters stand in no line.
 func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
 }
