@@ -14,7 +14,7 @@ import (
 type breakCmd struct {
 	Key    string        `arg:"" help:"The key."`
 	Reason string        `required:"" help:"Why; the holders are told." placeholder:"TEXT"`
-	Grace  time.Duration `help:"Remove holders that have not given up after this long; negative: never (default: long enough for each to be told)." placeholder:"12s"`
+	Grace  time.Duration `help:"Remove holders that have not given up after this long; negative, as --grace=-1s: never (default: long enough for each to be told)." placeholder:"12s"`
 	Yes    bool          `short:"y" help:"Do not ask."`
 }
 
