@@ -89,7 +89,7 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 // free within the longer of the lease's TTL and the client's, which is the session's. A lease
 // does not join the session with NoRenewal, with a shorter TTL than the client's, or with a
 // larger margin: one with a longer TTL has that if the client's TTL is below ten seconds.
-// Use a session for hundreds of leases that are held for long. The store must have sessions:
+// Use a session for more than a few dozen leases that are held for long. The store must have sessions:
 // package doclock's does not.
 func WithSession() ClientOption {
 	return clientOption(func(c *config) error { c.session = true; return nil })

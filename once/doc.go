@@ -17,7 +17,7 @@
 //   - [WithOwner], [WithLogger], [WithObserver] and [With] are as in package mongolock. With
 //     mongolock.TTL, a process that died is replaced sooner than after 30 s; MaxWait bounds the wait.
 //   - [Look] and [List] show the records: each run, by which process, how long, and its [Outcome].
-//     [Reset] makes the next call run the function again. So do mongolock once and its --again.
+//     [Reset] makes the next call run the function again. So does mongolock once --again.
 //
 // Keep the records in a collection of their own.
 //

@@ -15,7 +15,9 @@ type completionCmd struct {
 
 // Help says where the script goes.
 func (*completionCmd) Help() string {
-	return `   bash   mongolock completion bash > /etc/bash_completion.d/mongolock
+	return `Where the script belongs:
+
+   bash   mongolock completion bash > /etc/bash_completion.d/mongolock
    zsh    mongolock completion zsh > "${fpath[1]}/_mongolock"
    fish   mongolock completion fish > ~/.config/fish/completions/mongolock.fish`
 }
