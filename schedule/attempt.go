@@ -155,12 +155,13 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 			s.await(j)
 		}()
 	}
+	run := runWith(r, lease)
 	if late {
-		s.runs.begin(r.ID, r.Began)
-		s.finish(runs, j, a.tracked, runWith(r, lease), TooLate, nil)
+		s.runs.begin(run)
+		s.finish(runs, j, a.tracked, run, TooLate, nil)
 		return
 	}
-	s.execute(runs, j, a.tracked, runWith(r, lease))
+	s.execute(runs, j, a.tracked, run)
 }
 
 func runWith(r jobs.Run, lease *mongolock.Lease) Run {

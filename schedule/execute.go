@@ -50,7 +50,7 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) {
 		backoff.Sleep(ctx, early)
 		r.Began = r.Due
 	}
-	s.runs.begin(r.ID, r.Began)
+	s.runs.begin(r)
 	s.event(Event{Kind: Began, Job: j.name, Due: r.Due, Run: &r})
 	var err error
 	shown, end := s.observeRun(ctx, j, r)
@@ -76,13 +76,14 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) {
 // finish ends the run, whose process is stopping if ctx has ended, its lease and its record with
 // one command. If the command fails, the client of leases goes on in the background.
 func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, outcome Outcome, err error) {
-	switch lost := r.Lease.Err(); {
-	case outcome == Failed && err == nil && lost == nil:
+	over := r.Lease.Err()
+	switch lost := errors.Is(over, mongolock.ErrLost); {
+	case outcome == Failed && err == nil && !lost:
 		outcome = Succeeded
-	case outcome == Failed && lost == nil && ctx.Err() != nil:
+	case outcome == Failed && !lost && ctx.Err() != nil:
 		outcome = Stopped
-	case outcome != Panicked && errors.Is(lost, mongolock.ErrLost):
-		outcome, err = Died, errors.Join(err, lost)
+	case outcome != Panicked && lost:
+		outcome, err = Died, errors.Join(err, over)
 	}
 	s.runs.ended(r.ID, t.endAs(outcome, err))
 	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {

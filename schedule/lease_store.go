@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
@@ -28,10 +29,10 @@ type leaseStore struct {
 type tracked struct {
 	claim   jobs.Claim
 	claimed jobs.Claimed
-	begun   bool      // the function was called, so the due time is not given back
-	stays   bool      // if the run is lost it stays in the document, so that another process repeats it
-	end     *jobs.End // how the run ended
-	until   time.Time // after this the claim may be forgotten
+	lease   *mongolock.Lease // set once the function is called: then the due time is not given back
+	stays   bool             // if the run is lost it stays in the document, so that another process repeats it
+	end     *jobs.End        // how the run ended
+	until   time.Time        // after this the claim may be forgotten
 }
 
 func newLeaseStore(s jobs.Store) *leaseStore {
@@ -106,11 +107,11 @@ func (e *leaseStore) find(id string) (tracked, bool) {
 }
 
 // begin records that the function is about to be called.
-func (e *leaseStore) begin(id string, at time.Time) {
+func (e *leaseStore) begin(r Run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t := e.claims[id]; t != nil {
-		t.begun, t.claimed.Began = true, at
+	if t := e.claims[r.ID]; t != nil {
+		t.lease, t.claimed.Began = r.Lease, r.Began
 	}
 }
 
@@ -181,11 +182,13 @@ func (e *leaseStore) release(ctx context.Context, r store.Ref) (err error) {
 		return store.ErrGone
 	}
 	switch {
-	case !t.begun:
+	case t.lease == nil:
 		var settled bool
 		if settled, err = e.store.Undo(ctx, t.claim); err == nil && !settled {
 			err = errors.New("schedule: the claim may still be applied")
 		}
+	case t.end == nil && !errors.Is(t.lease.Err(), mongolock.ErrLost):
+		err = errGoesOn // the function itself released the lease: its end is recorded when it returns
 	case t.stays && (t.end == nil || t.end.Run.Outcome == string(Died)):
 		err = store.ErrGone // it stays in the document and runs out, so that another process repeats it
 	case t.stays && t.end.Run.Outcome == string(Stopped):
@@ -200,6 +203,8 @@ func (e *leaseStore) release(ctx context.Context, r store.Ref) (err error) {
 	}
 	return err
 }
+
+var errGoesOn = fmt.Errorf("schedule: the run ends when its function returns (%w)", store.ErrNotApplied)
 
 // endAs returns an End of the run with that outcome.
 func (t *tracked) endAs(outcome Outcome, err error) jobs.End {

@@ -171,6 +171,29 @@ func TestTheLeaseOfARunCannotBeDetached(t *testing.T) {
 	})
 }
 
+// The lease is the scheduler's to release. But callers of package mongolock are used to defer it.
+func TestAFunctionThatReleasesItsLeaseRunsOnce(t *testing.T) {
+	for name, opts := range combinations() {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				p := c.process(1).job("job", atThree, func(_ context.Context, run schedule.Run) error {
+					defer run.Lease.Release()
+					time.Sleep(time.Minute)
+					return nil
+				}, opts...).start()
+				c.until(20 * time.Hour)
+				p.end()
+				assert.Len(c, c.took(), 1)
+				state := c.state("job")
+				require.Len(c, state.Past, 1)
+				assert.Equal(c, string(schedule.Succeeded), state.Past[0].Outcome)
+				assert.Empty(c, state.Runs)
+				assert.Zero(c, p.Unsettled(), "claims that are still tracked")
+			})
+		})
+	}
+}
+
 func TestTokensRiseWithFiresAndAttempts(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	last := int64(0)

@@ -36,7 +36,8 @@ type Run struct {
 
 	ExpireAt time.Time `json:"expireAt,omitzero"` // of a run under way: until when its process is believed alive
 
-	// Lease is the run's own lease. It is set only in the Run that the function gets.
+	// Lease is the run's own lease. It is set only in the Run that the function gets, and released when
+	// that returns.
 	Lease *mongolock.Lease `json:"-"`
 }
 
