@@ -97,7 +97,7 @@ func (s *Scheduler) target(j *job, decided, now time.Time) time.Time {
 func (s *Scheduler) allowed(j *job) time.Duration { return j.maxLate + s.jitter }
 
 // tooLate reports whether a run that begins by now begins too late.
-func (s *Scheduler) tooLate(j *job, r jobs.Run) bool {
+func (s *Scheduler) tooLate(j *job, r Run) bool {
 	allowed := s.allowed(j)
 	if r.Due.UnixMilli() == j.asked.Load() {
 		allowed += askedLate
@@ -107,7 +107,7 @@ func (s *Scheduler) tooLate(j *job, r jobs.Run) bool {
 
 // tellDropped reports the due times that the claim of a run has dropped: those after the last that was
 // claimed before, and the run's own if it is too late. Those of a pause are not told.
-func (s *Scheduler) tellDropped(j *job, won jobs.Claimed, r jobs.Run, late bool) {
+func (s *Scheduler) tellDropped(j *job, won jobs.Claimed, r Run, late bool) {
 	plan, hi, why := j.plan, r.Due.Add(-time.Millisecond), "later due times came before they could run"
 	if late { // otherwise the run will do for a call of RunNow before it
 		plan, hi, why = j.times(), r.Due, "they were later than MaxLate allows"

@@ -142,9 +142,12 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c jobs.Claim) (*mongolock
 // won runs a claimed due time and schedules the next one: at once if runs may overlap, otherwise
 // when this run has ended.
 func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
-	r := a.tracked.run()
+	r := runWith(a.tracked.run(), lease)
 	j.mark, j.sure = r.Due, true
 	j.due = j.after(r.Due)
+	if !s.awaitDue(runs, &r) {
+		return
+	}
 	late := s.tooLate(j, r)
 	s.tellDropped(j, a.tracked.claimed, r, late)
 	if j.beside {
@@ -155,13 +158,12 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 			s.await(j)
 		}()
 	}
-	run := runWith(r, lease)
 	if late {
-		s.runs.begin(run)
-		s.finish(runs, j, a.tracked, run, TooLate, nil)
+		s.runs.begin(r)
+		s.finish(runs, j, a.tracked, r, TooLate, nil)
 		return
 	}
-	s.execute(runs, j, a.tracked, run)
+	s.execute(runs, j, a.tracked, r)
 }
 
 func runWith(r jobs.Run, lease *mongolock.Lease) Run {

@@ -84,6 +84,32 @@ func TestAFireThatIsFarInTheFutureByTheReplyToItsClaimIsGivenBack(t *testing.T) 
 	})
 }
 
+// A new primary's clock is 10 s behind that of the old one. A process that claims by the old clock waits
+// for the due time, and is stopped meanwhile.
+func TestAFireThatIsClaimedEarlyByAProcessThatStopsRunsInAnother(t *testing.T) {
+	for name, opts := range combinations() {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				p := c.process(1).add("job", atThree, time.Second, opts...)
+				p.link.setClock(0, -10*time.Second)
+				p.start()
+				c.until(3*time.Hour - 15*time.Second)
+				q := c.process(2).add("job", atThree, time.Second, opts...).start()
+				c.until(3*time.Hour - 5*time.Second)
+				assert.Len(c, c.state("job").Runs, 1, "it is not claimed yet")
+				p.end()
+				c.until(3*time.Hour + time.Minute)
+				q.end()
+				runs := c.took()
+				if assert.Len(c, runs, 1) {
+					assert.Equal(c, 2, runs[0].by)
+					assert.Equal(c, 3*time.Hour, runs[0].at)
+				}
+			})
+		})
+	}
+}
+
 // A step of some hours is not taken back: that those fires ran may be true. It is told.
 func TestASmallForwardStepOfTheClockIsToldAndWaitedOut(t *testing.T) {
 	inCluster(t, func(c *cluster) {

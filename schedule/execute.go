@@ -43,13 +43,26 @@ func (s *Scheduler) event(e Event) {
 	}
 }
 
+// awaitDue waits for the due time of a run that was claimed before it, as the sample of the server's clock was
+// old. If ctx ends first, it gives the due time back, and reports false.
+func (s *Scheduler) awaitDue(ctx context.Context, r *Run) bool {
+	early := r.Due.Sub(r.Began)
+	if early <= 0 {
+		return true
+	}
+	if !backoff.Sleep(ctx, early) {
+		if err := r.Lease.Release(); err != nil {
+			s.logger.Warn("schedule: giving back a due time goes on in the background", "run", r, "error", err)
+		}
+		return false
+	}
+	r.Began = r.Due
+	return true
+}
+
 // execute calls the function under its lease, and records how it ended. If the function panics,
 // execute records that and then goes on panicking.
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) {
-	if early := r.Due.Sub(r.Began); early > 0 { // the sample of the server's clock was old
-		backoff.Sleep(ctx, early)
-		r.Began = r.Due
-	}
 	s.runs.begin(r)
 	s.event(Event{Kind: Began, Job: j.name, Due: r.Due, Run: &r})
 	var err error

@@ -109,7 +109,7 @@ func (s *Scheduler) Add(name string, plan Plan, fn Func, opts ...JobOption) erro
 }
 
 // Remove takes a job off the schedule of this process, and reports whether it was there.
-// A run under way goes on. The job's document stays; Forget deletes it.
+// A run that is under way, or being claimed, goes on. The job's document stays; Forget deletes it.
 func (s *Scheduler) Remove(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -161,7 +161,9 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 		return
 	}
 	defer goOn()
-	s.execute(runs, j, a.tracked, runWith(a.tracked.run(), lease))
+	if r := runWith(a.tracked.run(), lease); s.awaitDue(runs, &r) {
+		s.execute(runs, j, a.tracked, r)
+	}
 }
 
 // died returns how many attempts at the run's due time have died, this one included: all but those that the
