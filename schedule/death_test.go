@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
 // dying begins a run at 10 s in a process whose connection to the store is cut at 12 s.
@@ -119,7 +120,7 @@ func TestAJobThatKillsItsProcessIsTriedThreeTimes(t *testing.T) {
 				return nil
 			}, schedule.With(mongolock.TTL(time.Second))).start()
 		}
-		c.sleep(130 * time.Second)
+		c.sleep(150 * time.Second)
 		var minutes []int
 		for _, run := range c.took() {
 			minutes = append(minutes, int(run.Due.Sub(c.begin)/time.Minute))
@@ -166,6 +167,42 @@ func TestARunThatWasStoppedThreeTimesIsNotGivenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// nowAhead shows the clock of another member, which is ahead of the one that the run's end is written by.
+type nowAhead struct {
+	jobs.Store
+	by time.Duration
+}
+
+func (n nowAhead) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
+	all, err := n.Store.Read(ctx, names, detail)
+	for i := range all {
+		all[i].Now = all[i].Now.Add(n.by)
+	}
+	return all, err
+}
+
+func (n nowAhead) Now() time.Time { return n.Store.Now().Add(n.by) }
+
+// The third attempt at a due time is alive, and only seems to be over.
+func TestARunIsNotGivenUpByAnotherClockThanItsEndIsWrittenBy(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		run := jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Due: c.begin, TTL: 6 * time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3}
+		_, err := c.store.Claim(t.Context(), run)
+		require.NoError(c, err)
+		p := c.process(1)
+		p.link.Store = nowAhead{c.store, 10 * time.Second}
+		p.add("job", schedule.Every(time.Minute), time.Second).start()
+		for range 40 {
+			c.sleep(2 * time.Second)
+			_, err := c.store.Renew(t.Context(), run.Ref, run.TTL)
+			require.NoError(c, err, "after %v", time.Since(c.begin))
+		}
+		c.sleep(3 * time.Minute)
+		p.end()
+		assert.NotEmpty(c, c.took(), "the job does not go on after its death")
+	})
 }
 
 // The claim that repeats a run has no reply, and to undo it takes a while. No other process looks.

@@ -125,18 +125,25 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 			s.put(item{at: s.store.Now(), job: j})
 		}
 	}
+	readAt := func(at time.Time) {
+		s.readAt(j, at)
+		if mine {
+			s.await(j)
+		}
+	}
 	early := dead.Due.After(s.store.Now().Add(wrongBy)) // it was claimed by a wrong clock
 	givenUp := dead.Attempt >= lastAttempt
-	if !early && !givenUp && dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped) {
-		died, err := s.died(ctx, j, dead)
-		if err != nil {
-			s.readAt(j, s.store.Now().Add(time.Second))
-			if mine {
-				s.await(j)
-			}
+	if !early && (givenUp || dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped)) {
+		if sure := dead.ExpireAt.Add(wrongBy); sure.After(s.store.Now()) { // another clock may have written its end, and no claim judges that
+			readAt(sure)
 			return
 		}
-		givenUp = died >= mostAttempts
+		died, err := s.died(ctx, j, dead)
+		if err != nil {
+			readAt(s.store.Now().Add(time.Second))
+			return
+		}
+		givenUp = givenUp || died >= mostAttempts
 	}
 	if early || givenUp {
 		defer goOn()
@@ -151,13 +158,8 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 		return
 	}
 	lease, a, err := s.claim(ctx, j, jobs.Claim{Due: dead.Due, Attempt: dead.Attempt + 1, Dead: &dead})
-	if err != nil {
-		if ctx.Err() == nil { // another process was quicker, or the claim failed
-			s.readAt(j, s.store.Now().Add(time.Second))
-		}
-		if mine {
-			s.await(j)
-		}
+	if err != nil { // another process was quicker, or the claim failed
+		readAt(s.store.Now().Add(time.Second))
 		return
 	}
 	defer goOn()
