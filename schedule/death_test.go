@@ -169,6 +169,28 @@ func TestARunThatWasStoppedThreeTimesIsNotGivenUp(t *testing.T) {
 	}
 }
 
+// The one process that is left gives a due time up, and gets no reply.
+func TestADueTimeThatIsGivenUpIsToldAlthoughTheReplyIsLost(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		_, err := c.store.Claim(t.Context(), jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Due: c.begin, TTL: time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3})
+		require.NoError(c, err)
+		told := &notebook{begin: c.begin}
+		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
+		lost := false
+		p.link.fail(func(call string) (before, after error) {
+			if call == "finish" && !lost {
+				lost = true
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		p.start()
+		c.sleep(10 * time.Minute)
+		p.end()
+		assert.Equal(c, []string{"job 0s to 0s"}, told.told)
+	})
+}
+
 // nowAhead shows the clock of another member, which is ahead of the one that the run's end is written by.
 type nowAhead struct {
 	jobs.Store

@@ -151,7 +151,14 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 		if dead.Outcome == "" {
 			dead.Outcome, dead.Error = string(Died), "given up"
 		}
-		if err := s.store.Finish(ctx, jobs.End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}); err == nil && !early {
+		end := jobs.End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}
+		err := s.store.Finish(ctx, end)
+		if err != nil && !store.IsCertain(err) { // it may have been applied, and is told by who did it
+			if err = s.store.Finish(ctx, end); errors.Is(err, store.ErrGone) {
+				err = nil
+			}
+		}
+		if err == nil && !early {
 			s.logger.Error("schedule: a due time is given up, because all its runs died", "run", runOf(dead))
 			s.event(Event{Kind: Dropped, Job: j.name, First: dead.Due, Due: dead.Due, Count: 1})
 		}
