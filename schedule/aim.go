@@ -54,8 +54,12 @@ func (s *Scheduler) aim(ctx context.Context, j *job) error {
 	case err != nil:
 		s.setStale(j)
 		return err
-	case j.busy(state):
+	case state.Paused, j.busy(state):
 		s.setStale(j)
+		return errAtWork
+	case !j.beside && !j.once && state.Busy != "": // a run has died, and is repeated first
+		s.setStale(j)
+		s.readAt(j, now.Add(time.Second))
 		return errAtWork
 	}
 	if _, ahead := s.isAhead(ctx, j, state); !ahead {

@@ -270,7 +270,7 @@ var (
 
 	errUndoing = errors.New("schedule: an earlier claim is being undone")
 
-	// errAtWork says that the document shows a run under way. It is read again, ever more
-	// rarely, until that run is over.
+	// errAtWork says that the document shows a run under way, or a pause. It is read again, ever more
+	// rarely, until that is over.
 	errAtWork = errors.New("schedule: a run is under way")
 )

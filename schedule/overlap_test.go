@@ -2,10 +2,12 @@ package schedule_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
@@ -72,6 +74,45 @@ func TestAProcessThatFellBehindAsksEverMoreRarelyWhileARunIsUnderWay(t *testing.
 				assert.LessOrEqual(c, sent["read"], 10)
 			})
 		})
+	}
+}
+
+// Several due times come during a run, and the job is paused, or the run dies.
+func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
+	for _, pause := range []bool{true, false} {
+		for name, opts := range lates {
+			t.Run(fmt.Sprint(name, ", pause ", pause), func(t *testing.T) {
+				inCluster(t, func(c *cluster) {
+					p := c.process(1).add("job", schedule.Every(time.Hour), 150*time.Minute, opts...)
+					p.start()
+					c.until(90 * time.Minute)
+					cut := map[string]error{}
+					if pause {
+						require.NoError(c, p.Pause(t.Context(), "job"))
+					} else {
+						cut["renew"], cut["finish"] = errCut, errCut
+					}
+					p.link.fail(func(call string) (before, after error) {
+						time.Sleep(time.Millisecond) // time goes on while a process asks on and on
+						return cut[call], nil
+					})
+					p.link.counted()
+					for range 180 {
+						c.sleep(time.Minute)
+						sent := p.link.counted()
+						require.Less(c, sent["claim"]+sent["read"], 300, "in a minute, after %v", time.Since(c.begin))
+					}
+					p.link.fail(nil)
+					if pause {
+						require.NoError(c, p.Resume(t.Context(), "job"))
+					}
+					c.took()
+					c.sleep(3 * time.Hour)
+					p.end()
+					assert.NotEmpty(c, c.took(), "it does not go on")
+				})
+			})
+		}
 	}
 }
 
