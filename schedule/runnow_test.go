@@ -110,6 +110,22 @@ func TestRunNowIsFoundAfterAnOutage(t *testing.T) {
 	})
 }
 
+// RunNow is called during a run that is stopped later, and repeated when no poll finds the call any more.
+func TestRunNowIsFoundByTheProcessThatRepeatsARun(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", atThree, time.Hour).start()
+		c.until(3*time.Hour + time.Minute)
+		require.NoError(c, c.process(2).RunNow(t.Context(), "job"))
+		c.until(3*time.Hour + 20*time.Minute)
+		p.end()
+		c.took()
+		q := c.process(2).add("job", atThree, time.Minute).start()
+		c.until(4 * time.Hour)
+		q.end()
+		assert.Equal(c, []time.Duration{3 * time.Hour, 3*time.Hour + time.Minute}, c.fires())
+	})
+}
+
 // RunNow is called during a deploy, while no process is up, and the plan is a new one.
 func TestRunNowIsFoundByAProcessWithAnotherPlan(t *testing.T) {
 	for name, opts := range lates {

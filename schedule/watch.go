@@ -63,6 +63,12 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 		}
 		return
 	}
+	passed := s.lastPassed(j)
+	if state.Asked.After(state.Decided) {
+		j.asked.Store(state.Asked.UnixMilli())
+		passed = later(passed, state.Asked)
+		s.setPassed(j, passed)
+	}
 	if !j.once {
 		for _, r := range dead {
 			s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: r})
@@ -73,12 +79,6 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
 		if len(dead) > 0 {
 			return // due times after it are read when the run has been repeated
 		}
-	}
-	passed := s.lastPassed(j)
-	if state.Asked.After(state.Decided) {
-		j.asked.Store(state.Asked.UnixMilli())
-		passed = later(passed, state.Asked)
-		s.setPassed(j, passed)
 	}
 	switch {
 	case passed.IsZero():
