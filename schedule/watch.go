@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
@@ -138,7 +139,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 			readAt(sure)
 			return
 		}
-		died, err := s.died(ctx, j, dead)
+		died, err := s.died(ctx, dead)
 		if err != nil {
 			readAt(s.store.Now().Add(time.Second))
 			return
@@ -149,14 +150,17 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 		defer goOn()
 		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: j.beside}
 		if dead.Outcome == "" {
-			dead.Outcome, dead.Error = string(Died), "given up"
+			dead.Outcome, dead.Error = string(Died), "given up by "+s.owner
 		}
 		end := jobs.End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}
 		err := s.store.Finish(ctx, end)
 		if err != nil && !store.IsCertain(err) { // it may have been applied, and is told by who did it
-			if err = s.store.Finish(ctx, end); errors.Is(err, store.ErrGone) {
+			if err = s.store.Finish(ctx, end); errors.Is(err, store.ErrGone) && s.hasEntered(ctx, dead) {
 				err = nil
 			}
+		}
+		if err != nil && !errors.Is(err, store.ErrGone) {
+			s.readAt(j, s.store.Now().Add(often))
 		}
 		if err == nil && !early {
 			s.logger.Error("schedule: a due time is given up, because all its runs died", "run", runOf(dead))
@@ -175,20 +179,34 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 	}
 }
 
+// hasEntered reports whether this process entered the run in the past, as far as the past shows.
+func (s *Scheduler) hasEntered(ctx context.Context, dead jobs.Run) bool {
+	all, err := s.store.Read(ctx, []string{dead.Job}, jobs.WithPast)
+	if err != nil {
+		return true // rather told twice than never
+	}
+	other := func(r jobs.Run) bool { return r.ID == dead.ID && r.Error != dead.Error }
+	return !slices.ContainsFunc(all[0].Past, other)
+}
+
 // died returns how many attempts at the run's due time have died, this one included: all but those that the
 // past shows as stopped.
-func (s *Scheduler) died(ctx context.Context, j *job, dead jobs.Run) (n int, err error) {
-	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithPast)
+func (s *Scheduler) died(ctx context.Context, dead jobs.Run) (n int, err error) {
+	all, err := s.store.Read(ctx, []string{dead.Job}, jobs.WithPast)
 	if err != nil {
 		return 0, err
 	}
-	n = dead.Attempt
+	alive := func(r jobs.Run) bool { return r.ID == dead.ID && r.ExpireAt.After(dead.ExpireAt) }
+	if slices.ContainsFunc(all[0].Runs, alive) {
+		return 0, errAtWork // it was renewed since it was read
+	}
+	stopped := map[int]bool{} // by attempt: one whose repetition was undone is there twice
 	for _, r := range all[0].Past {
 		if r.Due.Equal(dead.Due) && r.Outcome == string(Stopped) {
-			n--
+			stopped[r.Attempt] = true
 		}
 	}
-	return n, nil
+	return dead.Attempt - len(stopped), nil
 }
 
 // setStale makes the next attempt read the job's document first.
