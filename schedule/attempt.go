@@ -145,7 +145,8 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	r := runWith(a.tracked.run(), lease)
 	j.mark, j.sure = r.Due, true
 	j.due = j.after(r.Due)
-	if !s.awaitDue(runs, &r) {
+	if !s.awaitDue(runs, j, &r) {
+		s.await(j)
 		return
 	}
 	late := s.tooLate(j, r)
@@ -159,7 +160,6 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 		}()
 	}
 	if late {
-		s.runs.begin(r)
 		s.finish(runs, j, a.tracked, r, TooLate, nil)
 		return
 	}
@@ -270,7 +270,7 @@ var (
 
 	errUndoing = errors.New("schedule: an earlier claim is being undone")
 
-	// errAtWork says that the document shows a run under way, or a pause. It is read again, ever more
-	// rarely, until that is over.
+	// errAtWork says that the document shows a run under way. It is read again, ever more rarely, until
+	// that is over.
 	errAtWork = errors.New("schedule: a run is under way")
 )

@@ -3,11 +3,13 @@ package schedule_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -153,4 +155,32 @@ func TestAProcessWithAnOldSampleOfTheClockTakesNothingBack(t *testing.T) {
 			assert.Equal(c, 1, run.by, "%v ran in the process with the old sample", run.Due)
 		}
 	})
+}
+
+// A process waits for a due time under its claim, and loses the lease meanwhile. The due time is given back then, or
+// cannot be given back yet.
+func TestARunWhoseLeaseIsLostBeforeItsDueTimeDoesNotBegin(t *testing.T) {
+	for name, opts := range combinations() {
+		for _, back := range []time.Duration{50 * time.Second, 70 * time.Second} {
+			inCluster(t, func(c *cluster) {
+				opts := append(slices.Clone(opts), schedule.With(mongolock.TTL(6*time.Second)))
+				p := c.process(1)
+				p.link.Store = nowAhead{c.store, 20 * time.Second}
+				p.add("job", schedule.Every(time.Minute), 10*time.Second, opts...).start()
+				q := c.process(2).add("job", schedule.Every(time.Minute), 10*time.Second, opts...).start()
+				c.until(42 * time.Second)
+				p.link.cut()
+				c.until(back)
+				p.link.fail(nil)
+				c.until(85 * time.Second)
+				for _, run := range c.took() {
+					assert.False(c, run.by == 1 && run.at == time.Minute, "%s, back at %v: it began", name, back)
+				}
+				c.until(5*time.Minute + 30*time.Second)
+				p.end()
+				q.end()
+				assert.GreaterOrEqual(c, len(c.took()), 4, name)
+			})
+		}
+	}
 }

@@ -44,26 +44,30 @@ func (s *Scheduler) event(e Event) {
 }
 
 // awaitDue waits for the due time of a run that was claimed before it, as the sample of the server's clock was
-// old. If ctx ends first, it gives the due time back, and reports false.
-func (s *Scheduler) awaitDue(ctx context.Context, r *Run) bool {
-	early := r.Due.Sub(r.Began)
-	if early <= 0 {
+// old. If ctx ends first, or the lease does, it gives the due time back, and reports false. Otherwise the run has
+// begun.
+func (s *Scheduler) awaitDue(ctx context.Context, j *job, r *Run) bool {
+	if early := r.Due.Sub(r.Began); early > 0 {
+		if !backoff.Sleep(ctx, early) {
+			if err := r.Lease.Release(); err != nil {
+				s.logger.Warn("schedule: giving back a due time goes on in the background", "run", r, "error", err)
+			}
+			return false
+		}
+		r.Began = r.Due
+	}
+	if s.runs.begin(*r) {
 		return true
 	}
-	if !backoff.Sleep(ctx, early) {
-		if err := r.Lease.Release(); err != nil {
-			s.logger.Warn("schedule: giving back a due time goes on in the background", "run", r, "error", err)
-		}
-		return false
-	}
-	r.Began = r.Due
-	return true
+	s.logger.Warn("schedule: a run's lease was lost before the run began", "run", r, "error", r.Lease.Err())
+	s.setPassed(j, r.Due)
+	s.readAt(j, s.store.Now().Add(time.Second))
+	return false
 }
 
 // execute calls the function under its lease, and records how it ended. If the function panics,
 // execute records that and then goes on panicking.
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) {
-	s.runs.begin(r)
 	s.event(Event{Kind: Began, Job: j.name, Due: r.Due, Run: &r})
 	var err error
 	shown, end := s.observeRun(ctx, j, r)

@@ -106,13 +106,17 @@ func (e *leaseStore) find(id string) (tracked, bool) {
 	return *t, true
 }
 
-// begin records that the function is about to be called.
-func (e *leaseStore) begin(r Run) {
+// begin records that the function is about to be called. It reports false if the lease was lost before: then the
+// due time is being given back.
+func (e *leaseStore) begin(r Run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t := e.claims[r.ID]; t != nil {
-		t.lease, t.claimed.Began = r.Lease, r.Began
+	t := e.claims[r.ID]
+	if t == nil || r.Lease.Err() != nil {
+		return false
 	}
+	t.lease, t.claimed.Began = r.Lease, r.Began
+	return true
 }
 
 // ended records how the run ended; the release that follows writes it to the document.

@@ -174,7 +174,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 		return
 	}
 	defer goOn()
-	if r := runWith(a.tracked.run(), lease); s.awaitDue(runs, &r) {
+	if r := runWith(a.tracked.run(), lease); s.awaitDue(runs, j, &r) {
 		s.execute(runs, j, a.tracked, r)
 	}
 }
