@@ -54,7 +54,11 @@ func (s *Scheduler) aim(ctx context.Context, j *job) error {
 	case err != nil:
 		s.setStale(j)
 		return err
-	case state.Paused, j.busy(state):
+	case state.Paused: // Resume decides what has come by then
+		s.setStale(j)
+		j.due, j.mark, j.sure = j.after(now), time.Time{}, false
+		return nil
+	case j.busy(state):
 		s.setStale(j)
 		return errAtWork
 	case !j.beside && !j.once && state.Busy != "": // a run has died, and is repeated first
