@@ -49,6 +49,9 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"With(Priority(1)): a claim does not wait": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.Priority(1)))
 		},
+		`With(Note("n")): a job's runs have no note`: func(s *schedule.Scheduler) error {
+			return s.Add("j", minute, nothing, schedule.With(mongolock.Note("n")))
+		},
 		"With(Linger(1s)): no due time is claimed a second time": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.Linger(time.Second)))
 		},

@@ -66,6 +66,7 @@ type Terms struct {
 	Logger  *slog.Logger // the client's
 
 	Priority int
+	Note     string
 }
 
 // TermsOf returns what a mongolock.Locker asks for when it acquires key with options,
