@@ -121,7 +121,7 @@ func (s *Scheduler) tellDropped(j *job, won jobs.Claimed, r Run, late bool) {
 		plan, hi, why = j.times(), r.Due, "they were later than MaxLate allows"
 	}
 	lo := later(won.Before, j.floor)
-	if lo.IsZero() {
+	if lo.IsZero() || late && !lo.Before(r.Due) { // RunNow was called under another plan
 		lo = r.Due.Add(-time.Millisecond)
 	}
 	type part struct {

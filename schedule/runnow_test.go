@@ -146,6 +146,23 @@ func TestRunNowIsFoundByAProcessWithAnotherPlan(t *testing.T) {
 	}
 }
 
+// … and so late that it is dropped.
+func TestARunNowThatIsTooLateUnderAnotherPlanIsTold(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", atThree, time.Minute).start()
+		c.until(time.Hour)
+		p.end()
+		require.NoError(c, p.RunNow(t.Context(), "job"))
+		c.sleep(10 * time.Minute)
+		told := &notebook{begin: c.begin}
+		q := c.process(2, told.options()...).add("job", schedule.Cron("0 4 * * *"), time.Minute, schedule.MaxLate(time.Minute)).start()
+		c.until(5 * time.Hour)
+		q.end()
+		assert.Equal(c, []time.Duration{4 * time.Hour}, c.fires())
+		assert.Equal(c, []string{"job 1h0m0s to 1h0m0s"}, told.told)
+	})
+}
+
 // A pause begins before any process has found the call.
 func TestARunNowThatAPauseOvertakesIsTold(t *testing.T) {
 	for name, opts := range lates {
