@@ -127,7 +127,9 @@ func (s *Scheduler) tooEarly(j *job, lease *mongolock.Lease) {
 
 // claim sends one claim through the client of leases.
 func (s *Scheduler) claim(ctx context.Context, j *job, c jobs.Claim) (*mongolock.Lease, *ask, error) {
-	c.Job, c.Shared = j.name, j.beside
+	if c.Job, c.Shared = j.name, j.beside; c.Dead != nil {
+		c.Shared = !c.Dead.Alone // it may be of a time when the job had other options
+	}
 	c.Next, c.Plan, c.Keep = j.after(c.Due), j.plan.String(), j.keep
 	a := &ask{claim: c, repeat: !j.once}
 	key := j.name + "@" + c.Due.UTC().Format("2006-01-02T15:04:05.000Z")

@@ -154,6 +154,29 @@ func TestADueTimeDuringTheRunOfARemovedJobFollowsIt(t *testing.T) {
 	}
 }
 
+// A deploy adds Beside, or takes it away, while a run waits to be repeated.
+func TestARunOfOtherOptionsIsRepeated(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		inCluster(t, func(c *cluster) {
+			opts := map[bool][]schedule.JobOption{true: {schedule.Beside()}}
+			for nr, beside := range []bool{first, !first, first} {
+				p := c.process(nr).add("job", atThree, 2*time.Hour, opts[beside]...).start()
+				c.until(time.Duration(24*nr+4) * time.Hour)
+				p.end()
+			}
+			p := c.process(3).add("job", atThree, time.Minute, opts[first]...).start()
+			c.until(4 * 24 * time.Hour)
+			p.end()
+			runs := map[time.Duration]int{}
+			for _, run := range c.took() {
+				runs[run.Due.Sub(c.begin)] = run.Attempt
+			}
+			assert.Equal(c, map[time.Duration]int{3 * time.Hour: 2, 27 * time.Hour: 2, 51 * time.Hour: 2, 75 * time.Hour: 1}, runs, "Beside at first: %v", first)
+			assert.Empty(c, c.state("job").Busy)
+		})
+	}
+}
+
 func TestRunsMayOverlapWhereThatIsAllowed(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		one := c.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, schedule.Beside()).start()

@@ -148,7 +148,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, m
 	}
 	if early || givenUp {
 		defer goOn()
-		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: j.beside}
+		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: !dead.Alone}
 		if dead.Outcome == "" {
 			dead.Outcome, dead.Error = string(Died), "given up by "+s.owner
 		}

@@ -332,6 +332,9 @@ func (m *Memory) Read(ctx context.Context, names []string, detail Detail) ([]Sta
 		if j := m.jobs[name]; j != nil {
 			all[i] = State{Job: name, Known: true, Plan: j.plan, Decided: j.decided, Next: j.next, Asked: j.asked, Paused: j.paused, Busy: j.busy, Now: m.Now(),
 				Runs: slices.SortedFunc(maps.Values(j.runs), byDue)}
+			for n := range all[i].Runs {
+				all[i].Runs[n].Alone = all[i].Runs[n].ID == j.busy
+			}
 			if detail == WithPast {
 				all[i].Past = slices.Clone(j.past)
 				slices.Reverse(all[i].Past)

@@ -140,7 +140,9 @@ func slot(seq, keep int) int { return seq % max(1, keep) }
 func (d document) runs() []Run {
 	all := make([]Run, 0, len(d.Runs))
 	for id, r := range d.Runs {
-		all = append(all, r.run(d.ID, id))
+		run := r.run(d.ID, id)
+		run.Alone = id == d.Busy.ID
+		all = append(all, run)
 	}
 	slices.SortFunc(all, byDue)
 	for i := range all {

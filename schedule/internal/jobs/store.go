@@ -148,6 +148,7 @@ type Run struct {
 	Outcome, Error string
 	ExpireAt       time.Time // of a run that is under way or waits to be repeated
 	Slot           int
+	Alone          bool // as Read shows it: it keeps the job busy
 }
 
 // The outcome of a run that ran out without one.
