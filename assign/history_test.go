@@ -126,7 +126,7 @@ func play(t *testing.T, seed uint64, on *memstore.Store, opts ...func(*fleet)) (
 			time.Sleep(h.chance(2 * h.ttl))
 		}
 	}
-	time.Sleep(h.ttl + 2*time.Second) // calls that failed meanwhile are repeated within a second, and a look comes within another
+	time.Sleep(h.ttl + 2*time.Second)     // calls that failed meanwhile are repeated within a second, and a look comes within another
 	if dead := h.deadInLine(); dead > 0 { // the line passes one after the other, each after some seconds
 		time.Sleep(time.Duration(1+dead) * 3 * time.Second)
 	}
