@@ -109,10 +109,16 @@ func (e *leaseStore) find(id string) (tracked, bool) {
 // begin records that the function is about to be called. It reports false if the lease was lost before: then the
 // due time is being given back.
 func (e *leaseStore) begin(r Run) bool {
+	_ = r.Lease.Err() // outside the lock: after a pause of the process this ends the lease, and tells an observer
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.claims[r.ID]
-	if t == nil || r.Lease.Err() != nil {
+	select {
+	case <-r.Lease.Done():
+		return false
+	default:
+	}
+	if t == nil {
 		return false
 	}
 	t.lease, t.claimed.Began = r.Lease, r.Began
