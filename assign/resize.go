@@ -26,9 +26,10 @@ var errNotAgain = fmt.Errorf("the workers have stopped, and none has come again 
 
 // Resize changes the number of partitions of the workers that run: all stop, then they start again,
 // and Partition.N tells the work the new number. It returns when all have stopped and the first has
-// started. If no worker runs, or all have that number, it changes nothing. If none starts again within seconds, because all have
-// ended or are cut off from the database, it returns an error: then the first that comes decides. Processes
-// that start later have to be given the new number, so call Resize before they are deployed.
+// started. If no worker runs, or all have that number, it changes nothing. If none starts again within
+// seconds, because all have ended or are cut off from the database, it returns an error: then the first
+// that comes decides. Processes that start later have to be given the new number, so call Resize before
+// they are deployed.
 func Resize(ctx context.Context, client *mongolock.Client, name string, n int) error {
 	if err := usable("Resize", client, name); err != nil {
 		return err
