@@ -323,6 +323,16 @@ play-pictures: play-page ## develop: takes pictures of the play page, into bin
 lines: ## develop: how many lines an importing program compiles
 	@go list -deps -f '{{if .Module}}{{if .Module.Main}}{{$$dir := .Dir}}{{range .GoFiles}}{{$$dir}}/{{.}} {{end}}{{end}}{{end}}' . | xargs cat | wc -l
 
+# WALK=-slack lets a figure stand below its ceiling.
+WALK ?= -slack
+.PHONY: walk
+walk: ## develop: what a reader of the code meets, against its ceilings
+	@go run ./internal/test/walk $(WALK)
+
+.PHONY: walk-lower
+walk-lower: ## develop: lowers those ceilings to what the code has now
+	@go run ./internal/test/walk -lower
+
 .PHONY: lint
 lint: ## develop: golangci-lint; building it takes minutes at first
 	@$(call in-modules,$(CODE),$(LINT) run)
