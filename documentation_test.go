@@ -15,7 +15,7 @@ import (
 )
 
 // documented lists the packages in which every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "assign", "doclock", "doclock/doclocktest", "fence", "once", "adapters/webdav", "adapters/otel", "adapters/prometheus", "adapters/gocron", "adapters/cron", "adapters/tus", "adapters/kubernetes", "adapters/certmagic"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "assign", "doclock", "doclock/doclocktest", "fence", "once", "adapters/webdav", "adapters/otel", "adapters/prometheus", "adapters/gocron", "adapters/cron", "adapters/tus", "adapters/certmagic"}
 
 // contract lists the methods of package store's interfaces. The engine calls them; a user of
 // the library never does.
@@ -76,10 +76,8 @@ func ofInterface(pkg, typ, method string) bool {
 		return method == "Lock" || method == "IsLeader"
 	case pkg == "cronlock" && typ == "ContextFunc": // which cron and Once call
 		return method == "Run" || method == "RunContext"
-	case pkg == "kubelock" && typ == "Lock": // which an elector calls
-		return slices.Contains([]string{"Create", "Identity", "Describe", "RecordEvent"}, method)
 	case pkg == "certmagiclock": // which CertMagic calls
-		return slices.Contains([]string{"Lock", "TryLock", "Unlock", "RenewLockLease", "Store", "Load", "Delete", "Exists", "List", "Stat", "String"}, method)
+		return slices.Contains([]string{"Lock", "TryLock", "Unlock", "RenewLockLease"}, method)
 	case pkg == "promlock" || pkg == "otellock": // which the library and Prometheus call
 		return slices.Contains([]string{"Begin", "Watch", "Describe", "Collect"}, method)
 	}

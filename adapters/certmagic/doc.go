@@ -1,13 +1,14 @@
-// Package certmagiclock lets several processes share the certificates of CertMagic, which
-// Caddy is built on, through MongoDB: one of them obtains a certificate, all of them use it.
+// Package certmagiclock gives CertMagic, which Caddy is built on, locks on MongoDB: of several
+// processes that share a storage of certificates one obtains a certificate, all of them use it.
 //
-//	storage, err := certmagiclock.New(client, db.Collection("certificates"))
-//	certmagic.Default.Storage = storage
+//	// Files keep certificates on a disk that all processes see.
+//	type Files struct{ certmagic.FileStorage }
 //
-// [Storage] keeps certificates, keys and accounts as documents, and locks with a
-// mongolock.Client. [Locker] has only the locks, for a storage of your own that embeds it.
-//
-// # Locks
+//	// A Storage has the locks of Locker: its methods stand before those that Files embeds.
+//	type Storage struct {
+//		*certmagiclock.Locker
+//		Files
+//	}
 //
 // CertMagic locks by name: Unlock gets no handle of the lock that Lock granted. So a Locker
 // keeps the lease of each name that its process holds. The lease is renewed in the background
@@ -23,23 +24,4 @@
 //
 // Within a process one caller at a time has a name, from Lock to Unlock, even if its lease is
 // lost meanwhile. So an Unlock never releases the lease of another caller.
-//
-// # Storage
-//
-// A key is a document:
-//
-//	_id       the key: "certificates/ca/example.com/example.com.crt"
-//	value     what is stored
-//	modified  the server's time of the last Store
-//
-// A directory is every prefix of a key that ends before a slash; it has no document. Store is
-// one update that a majority has acknowledged, so a process that is granted a lock sees what
-// its former holder stored. A read goes to the primary. A primary that was deposed and does not
-// know it yet may answer with old data: then a certificate that exists may be obtained once
-// more.
-//
-// A lost reply leaves the outcome of Store and Delete unknown: they may return an error
-// although the change took place. Both say what the key should be, not how to change it, so
-// CertMagic repeats them. Delete of a directory is not one step: after an error some of its
-// keys may be gone.
 package certmagiclock

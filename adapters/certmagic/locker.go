@@ -22,10 +22,12 @@ var ErrNotLocked = errors.New("certmagiclock: not locked by this process")
 // A Locker implements certmagic.Locker, TryLocker and LockLeaseRenewer with leases.
 // NewLocker makes one. It is safe for concurrent use.
 type Locker struct {
-	locks  mongolock.Locker
-	lease  []mongolock.AcquireOption
-	prefix string
-	logger *slog.Logger
+	// Logger is told of locks that were lost, which CertMagic is not. It is slog.Default() at
+	// first. Set it before the Locker is used.
+	Logger *slog.Logger
+
+	locks mongolock.Locker
+	lease []mongolock.AcquireOption
 
 	mu    sync.Mutex
 	names map[string]*name
@@ -45,58 +47,20 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Locker)(nil)
 )
 
-// An Option changes a Locker or a Storage.
-type Option interface{ apply(*Locker) error }
+// prefix keeps the locks' keys apart from others in the collection.
+const prefix = "certmagic/"
 
-type option func(*Locker) error
-
-func (o option) apply(l *Locker) error { return o(l) }
-
-// WithPrefix sets the prefix of the locks' keys, "certmagic/" by default, which keeps them
-// apart from other keys in the collection of locks. It may be empty.
-func WithPrefix(prefix string) Option {
-	return option(func(l *Locker) error { l.prefix = prefix; return nil })
-}
-
-// With sets options of each lock's lease: mongolock.TTL, Note, MaxWait. They add to those of the client.
-// Shared and OneOf are refused: several processes would obtain one certificate at the same time.
-func With(opts ...mongolock.AcquireOption) Option {
-	return option(func(l *Locker) error {
-		l.lease = append(l.lease, opts...)
-		return checkLease(l.lease)
-	})
-}
-
-// WithLogger sets the logger. The default is slog.Default().
-func WithLogger(logger *slog.Logger) Option {
-	return option(func(l *Locker) error {
-		if logger == nil {
-			return errors.New("certmagiclock: WithLogger(nil): must not be nil")
-		}
-		l.logger = logger
-		return nil
-	})
-}
-
-// NewLocker makes a Locker that locks with locks. It sends nothing yet. The locks determine the
-// TTL and other defaults of leases.
-func NewLocker(locks mongolock.Locker, opts ...Option) (*Locker, error) {
-	l := &Locker{locks: locks, prefix: "certmagic/", logger: slog.Default(), names: make(map[string]*name)}
-	var errs []error
+// NewLocker makes a Locker that locks with locks. It sends nothing yet. The options are those of
+// each lock's lease: mongolock.TTL, Note, MaxWait. They add to those of the client. Shared and
+// OneOf are refused: several processes would obtain one certificate at the same time.
+func NewLocker(locks mongolock.Locker, opts ...mongolock.AcquireOption) (*Locker, error) {
 	if locks == nil {
-		errs = append(errs, errors.New("certmagiclock: the locker is nil"))
+		return nil, errors.New("certmagiclock: NewLocker: the locker is nil")
 	}
-	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("certmagiclock: a nil Option"))
-			continue
-		}
-		errs = append(errs, o.apply(l))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := checkLease(opts); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return &Locker{Logger: slog.Default(), locks: locks, lease: opts, names: make(map[string]*name)}, nil
 }
 
 // checkLease asks a store in memory what the options of a lease come to.
@@ -108,15 +72,15 @@ func checkLease(opts []mongolock.AcquireOption) error {
 	}
 	defer client.Close() //nolint:errcheck // it is in memory
 	if _, err := client.TryAcquire(ctx, "certificate", opts...); err != nil {
-		return fmt.Errorf("certmagiclock: With: %w", err)
+		return fmt.Errorf("certmagiclock: NewLocker: %w", err)
 	}
 	switch status, err := client.Inspect(ctx, "certificate"); {
 	case err != nil:
 		return err
 	case status.Mode == store.Shared:
-		return errors.New("certmagiclock: With(Shared()): several processes would obtain one certificate at the same time")
+		return errors.New("certmagiclock: NewLocker: Shared(): several processes would obtain one certificate at the same time")
 	case status.Mode == store.Permits:
-		return fmt.Errorf("certmagiclock: With(OneOf(%d)): several processes would obtain one certificate at the same time", status.Limit)
+		return fmt.Errorf("certmagiclock: NewLocker: OneOf(%d): several processes would obtain one certificate at the same time", status.Limit)
 	}
 	return nil
 }
@@ -130,7 +94,7 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 		l.leave(name, n)
 		return fmt.Errorf("certmagiclock: %q is locked in this process: %w", name, context.Cause(ctx))
 	}
-	lease, err := l.locks.Acquire(ctx, l.prefix+name, l.lease...)
+	lease, err := l.locks.Acquire(ctx, prefix+name, l.lease...)
 	return l.granted(name, n, lease, err)
 }
 
@@ -143,7 +107,7 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 		l.leave(name, n)
 		return false, nil
 	}
-	lease, err := l.locks.TryAcquire(ctx, l.prefix+name, l.lease...)
+	lease, err := l.locks.TryAcquire(ctx, prefix+name, l.lease...)
 	err = l.granted(name, n, lease, err)
 	if errors.Is(err, mongolock.ErrHeld) {
 		return false, nil
@@ -234,7 +198,7 @@ func (l *Locker) Unlock(_ context.Context, name string) error {
 	<-n.turn
 	l.leave(name, n)
 	if errors.Is(err, mongolock.ErrLost) {
-		l.logger.Warn("certmagiclock: the lock was lost while it was held", "lease", lease, "error", err)
+		l.Logger.Warn("certmagiclock: the lock was lost while it was held", "lease", lease, "error", err)
 		return nil
 	}
 	return err
@@ -252,11 +216,11 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	if err == nil || lease.Err() == nil {
 		return err
 	}
-	again, taken := l.locks.TryAcquire(ctx, l.prefix+name, l.lease...)
+	again, taken := l.locks.TryAcquire(ctx, prefix+name, l.lease...)
 	if taken != nil {
 		return fmt.Errorf("%w; and to take the lock again: %w", err, taken)
 	}
-	l.logger.Warn("certmagiclock: the lock was lost, and is taken again", "lease", again, "error", err)
+	l.Logger.Warn("certmagiclock: the lock was lost, and is taken again", "lease", again, "error", err)
 	if !l.swap(n, lease, again) { // unlocked meanwhile
 		return errors.Join(fmt.Errorf("%w: %q", ErrNotLocked, name), again.Release())
 	}
