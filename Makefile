@@ -87,7 +87,6 @@ test-nested: ## test: the tests of the modules within this one
 .PHONY: cli
 cli: ## use: builds bin/mongolock, with man page and completions
 	go build -C cmd/mongolock -o ../../bin/mongolock .
-	go build -C cmd/mongolock-mcp -o ../../bin/mongolock-mcp .
 	bin/mongolock man >bin/mongolock.1
 	for shell in bash zsh fish; do bin/mongolock completion $$shell >bin/mongolock.$$shell; done
 
