@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -75,18 +74,8 @@ type exchange[T any] struct {
 // send makes one claim, under an ID of its own, and returns once the claim is answered or the
 // caller's wait is over. In the latter case the claim goes on, and if it is granted the lease
 // is given back. Trust in the grant begins at sent. ask has the place in the line, and hints.
-//
-// A store that answers at once is called on the caller's goroutine: on another goroutine a free
-// pair in memory takes more than twice as long.
-func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (l *Lease, err error) {
+func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (*Lease, error) {
 	ctx, cancel := c.background.Bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
-	if c.prompt {
-		defer cancel()
-		if !c.background.Do(func() { l, err = c.claim(ctx, w, ask, sent) }) {
-			err = &abandoned{ErrClosed}
-		}
-		return l, err
-	}
 	claim := func() (*Lease, error) { return c.claim(ctx, w, ask, sent) }
 	return detached(c, w, cancel, claim, func(l *Lease, err error) {
 		if l != nil {
@@ -108,7 +97,6 @@ const abandonedFor = 900 * time.Millisecond
 func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() (T, error), late func(T, error)) (none T, err error) {
 	x := &exchange[T]{reply: make(chan struct{})}
 	begun := c.background.Go(func() {
-		growStack()
 		x.value, x.err = claim()
 		cut()
 		if x.over.CompareAndSwap(false, true) {
@@ -128,17 +116,6 @@ func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() 
 	}
 	<-x.reply
 	return x.value, x.err
-}
-
-// growStack gives a new goroutine the stack that a database driver needs, all at once.
-// The MongoDB driver, with the store above it, needs over 16 KB. Without growStack the
-// stack grows in several steps and is copied at each: a free pair on a server then
-// takes 1.13 times the same two commands by hand, instead of 1.09.
-//
-//go:noinline
-func growStack() {
-	var room [20 << 10]byte
-	runtime.KeepAlive(&room)
 }
 
 // An abandoned says why a caller left without a reply: its context or patience was over, or the
@@ -211,14 +188,7 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, opts []Acquir
 	}
 	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
-	if c.prompt {
-		if !c.background.Do(func() { granted, err = claim() }) {
-			err = &abandoned{ErrClosed}
-		}
-		cancel()
-	} else {
-		granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
-	}
+	granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
 	if err == nil || errors.Is(err, ErrHeld) {
 		c.warnOfTraps(t)
 	} else if errors.As(err, new(*abandoned)) {

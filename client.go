@@ -45,7 +45,6 @@ type Client struct {
 	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
 	calls    observe.Calls      // of the store
-	prompt   bool               // the store answers at once: see send
 	together store.BulkAcquirer // nil: the store has no bulks of claims
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	sessions *sessions          // nil: the leases of this client are renewed one by one
@@ -103,13 +102,12 @@ func newClient(s store.Store, conf config) *Client {
 		store:   s,
 		closeOK: make(chan struct{}),
 	}
-	_, c.prompt = s.(store.Prompt)
 	c.warning.store, _ = store.As[trapWarner](s)
 	c.together, _ = s.(store.BulkAcquirer)
 	if of, ok := s.(inside.Packaged); ok {
 		c.pkg = of.Package()
 	}
-	c.background = tasks.New(&c.clock, c.prompt)
+	c.background = tasks.New(&c.clock)
 	if conf.session {
 		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
 	}

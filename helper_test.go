@@ -17,21 +17,18 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// onBothPaths runs a test in two bubbles: on a store that the engine takes for one that
-// answers at once, and on one whose calls may block.
+// onBothPaths is onHookedStore.
 func onBothPaths(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
-	t.Run("prompt", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			test(t, b, promptStore{b})
-		})
-	})
-	t.Run("may block", func(t *testing.T) { whereCallsMayBlock(t, test) })
+	onHookedStore(t, test)
 }
 
-// whereCallsMayBlock runs a test in a bubble, on a store that does not claim to answer
-// at once.
+// whereCallsMayBlock is onHookedStore.
 func whereCallsMayBlock(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
+	onHookedStore(t, test)
+}
+
+// onHookedStore runs a test in a bubble of virtual time, on a store in memory with hooks.
+func onHookedStore(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		test(t, b, b)

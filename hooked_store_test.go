@@ -15,8 +15,7 @@ var errNet = errors.New("connection reset")
 
 // A hookedStore is a memstore that counts its calls and lets hooks replace them. A hook
 // gets the call's arguments and a function that makes the call. Hooks may be exchanged at
-// any time. The type embeds the interface, not *memstore.Store, so that the engine does
-// not take it for a store that answers at once.
+// any time.
 type hookedStore struct {
 	store.Store
 	mem *memstore.Store
@@ -131,17 +130,8 @@ func (b *hookedStore) Look(ctx context.Context, keys []string) ([]store.Status, 
 	return do()
 }
 
-// A promptStore is a hookedStore that the engine takes for one that answers at once.
-type promptStore struct{ *hookedStore }
-
-func (promptStore) AnswersAtOnce() {}
-
 // untilDone stands for a reply that never comes: it returns when the call's context ends.
-// A store that answers at once is given no deadline; there the reply counts as lost.
 func untilDone(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		return errNet
-	}
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -277,11 +277,6 @@ func TestOneThatWasPassedAsksOnce(t *testing.T) {
 	})
 }
 
-// A promptHostile answers at once, as far as the engine knows.
-type promptHostile struct{ *hostileStore }
-
-func (promptHostile) AnswersAtOnce() {}
-
 // A client that is closed while its waiter is refused because of a holder that lingers.
 func TestNoCallAfterCloseReturned(t *testing.T) {
 	late, n := 0, fewer.Of(3000)
@@ -292,7 +287,7 @@ func TestNoCallAfterCloseReturned(t *testing.T) {
 		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Linger(time.Minute))
 		require.NoError(t, err)
 		b := newHostile(mem)
-		c, err := mongolock.NewWithStore(promptHostile{b})
+		c, err := mongolock.NewWithStore(b)
 		require.NoError(t, err)
 		done := make(chan struct{})
 		go func() {
@@ -325,7 +320,7 @@ func TestNoCallUnderTheClientsLock(t *testing.T) {
 		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Linger(time.Minute))
 		require.NoError(t, err)
 		b := newHostile(mem)
-		c, err := mongolock.NewWithStore(promptHostile{b})
+		c, err := mongolock.NewWithStore(b)
 		require.NoError(t, err)
 		b.set(func(_ context.Context, op, _ string, do func()) error {
 			if op == "notify" {

@@ -17,7 +17,7 @@ import (
 )
 
 // A hostileStore is one process's connection to a memstore: it counts each call, and a hook may
-// delay, fail, hang or lose it. It may block, as far as the engine knows.
+// delay, fail, hang or lose it.
 type hostileStore struct {
 	store.Store
 	mem *memstore.Store

@@ -43,7 +43,7 @@ func (c *Client) tellOf(s *store.Status) {
 // Whoever asks too early asks again (line.View.Refused).
 func (h *holding) announceBeside() (told []store.Notice, at monotonic.Moment) {
 	c := h.client
-	if c.prompt || h.terms.shares() || h.keep() > 0 {
+	if h.terms.shares() || h.keep() > 0 {
 		return nil, 0
 	}
 	waiting := h.whoWaits()

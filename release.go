@@ -145,10 +145,7 @@ func (h *holding) result() (done bool, err error) {
 // attempt hands the lease over to a waiter of this client, or removes it.
 func (h *holding) attempt(values context.Context) (done bool, err error) {
 	c := h.client
-	until := monotonic.Never
-	if !c.prompt {
-		until = c.clock.Now().Add(releaseBound) // for both calls, if two are needed
-	}
+	until := c.clock.Now().Add(releaseBound) // for both calls, if two are needed
 	if w, s := c.queues.successor(h); w != nil {
 		if done, handled, err := h.handOff(w, s, until); handled {
 			return done, err

@@ -203,11 +203,7 @@ func stress(t *testing.T, seed uint64) {
 		if (seed+i)%2 == 0 {
 			opts = append(opts, mongolock.WithoutFeed())
 		}
-		var s store.Store = newFaultyStore(mem, r, seed*10+i)
-		if i == 3 {
-			s = promptStore{s.(*faultyStore).hookedStore}
-		}
-		clients = append(clients, newClient(t, s, opts...))
+		clients = append(clients, newClient(t, newFaultyStore(mem, r, seed*10+i), opts...))
 	}
 	tickets := make(chan string, 10)
 	var wg sync.WaitGroup

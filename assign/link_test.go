@@ -17,7 +17,7 @@ var errNet = errors.New("no route to the store")
 // A link is one process's connection to the store. Each call takes some time, and while the link is
 // down it fails: before or after the store has applied it.
 type link struct {
-	store.Store // hides that memstore answers at once
+	store.Store
 	to          *memstore.Store
 
 	slow time.Duration // the most that a call takes one way

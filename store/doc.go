@@ -6,7 +6,7 @@
 // A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
 // to the engine. Package storetest proves an implementation, and package memstore is the reference.
 // Some capabilities are optional: a store that is also a [Feed] tells waiters that a key is free, and
-// one that is a [BulkAcquirer], a [Sessions] or [Prompt] saves commands, and a [LimitSetter] keeps the
+// one that is a [BulkAcquirer] or a [Sessions] saves commands, and a [LimitSetter] keeps the
 // number of permits. A wrapper's feed is found by its method Unwrap() store.Store.
 //
 // This package uses three terms. The record of a key is the data that a store keeps under it. Its
@@ -87,7 +87,7 @@
 // # What the engine promises a store
 //
 // IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024 bytes. Every
-// context has a deadline, except those of Watch and List, and except if the store is [Prompt].
+// context has a deadline, except those of Watch and List.
 // A call that writes never gets the caller's own context, but one that carries the caller's
 // values (a store strips driver sessions from it itself). A batch of renewals has at most 1,000
 // entries and names no ID twice; each holder has at most one renewal under way. A batch of

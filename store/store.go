@@ -262,14 +262,6 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Status, error]
 }
 
-// Prompt marks a store whose calls never block, as one in memory may be. The engine then makes
-// a claim on its caller's goroutine, and gives calls a context without a deadline. A wrapper
-// that may block must not be Prompt, so it must not embed a store that is.
-type Prompt interface {
-	Store
-	AnswersAtOnce() // AnswersAtOnce does nothing: having the method is the mark.
-}
-
 // A Notice is a hint that a key may be worth a look. A notice that is lost, late or
 // doubled costs time, never safety. Unknown topics and kinds are ignored; an empty
 // Notice means: look at everything.

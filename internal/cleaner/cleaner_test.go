@@ -51,7 +51,7 @@ func newFixture(err error) *fixture {
 	f := &fixture{clock: monotonic.New(), stop: make(chan struct{})}
 	f.undo = func(context.Context, string) (bool, error) { return err == nil, err }
 	f.Cleaner = New(Host{
-		Clock: &f.clock, Tasks: tasks.New(&f.clock, false), Call: 10 * time.Second, Stop: f.stop, Logger: slog.New(slog.DiscardHandler),
+		Clock: &f.clock, Tasks: tasks.New(&f.clock), Call: 10 * time.Second, Stop: f.stop, Logger: slog.New(slog.DiscardHandler),
 		Undo: func(ctx context.Context, claim store.Ref, _ *store.Ref) (bool, error) {
 			f.mu.Lock()
 			f.calls = append(f.calls, claim.Key)

@@ -107,7 +107,7 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	clock := monotonic.New()
-	s := &server{clock: &clock, tasks: tasks.New(&clock, false)}
+	s := &server{clock: &clock, tasks: tasks.New(&clock)}
 	s.Keeper = New(Host{Clock: s.clock, Tasks: s.tasks, Send: s.send})
 	t.Cleanup(func() { s.Stop(); s.tasks.Cut(); s.tasks.Wait() })
 	return s

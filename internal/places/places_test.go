@@ -33,7 +33,7 @@ type server struct {
 func in(t *testing.T, f func(t *testing.T, s *server)) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := monotonic.New()
-		s := &server{tasks: tasks.New(&clock, false), left: map[store.Place][]time.Time{}}
+		s := &server{tasks: tasks.New(&clock), left: map[store.Place][]time.Time{}}
 		s.Keeper = places.New(places.Host{Clock: &clock, Tasks: s.tasks, Leave: s.leave})
 		f(t, s)
 		s.tasks.Cut()

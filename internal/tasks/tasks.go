@@ -15,20 +15,18 @@ import (
 // A Group is the background work of one object. Each task is counted from before it begins, so
 // that Wait misses none. It is safe for concurrent use, under any lock.
 type Group struct {
-	clock  *monotonic.Clock
-	prompt bool
-	base   context.Context // the context of all tasks and their calls
-	cut    context.CancelFunc
+	clock *monotonic.Clock
+	base  context.Context // the context of all tasks and their calls
+	cut   context.CancelFunc
 
 	mu      sync.Mutex // protects closed, and running while closed is not set
 	closed  bool
 	running sync.WaitGroup
 }
 
-// New makes a Group whose deadlines clock counts. With prompt its calls are answered at once, and
-// get no deadlines: a timer would take longer than the call.
-func New(clock *monotonic.Clock, prompt bool) *Group {
-	g := &Group{clock: clock, prompt: prompt}
+// New makes a Group whose deadlines clock counts.
+func New(clock *monotonic.Clock) *Group {
+	g := &Group{clock: clock}
 	g.base, g.cut = context.WithCancel(context.Background())
 	return g
 }
@@ -99,9 +97,6 @@ func (g *Group) Pause(d time.Duration) bool { return backoff.Sleep(g.base, d) }
 // the tasks are cut off. It ignores the end of values: the call would be left with an unknown
 // outcome.
 func (g *Group) Bound(values context.Context, deadline monotonic.Moment) (context.Context, context.CancelFunc) {
-	if g.prompt {
-		return tether.With(g.base, values), func() {}
-	}
 	ctx, cancel := context.WithDeadline(g.base, g.clock.Time(deadline))
 	return tether.With(ctx, values), cancel
 }

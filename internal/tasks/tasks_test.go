@@ -12,14 +12,14 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
-func newGroup(prompt bool) *Group {
+func newGroup() *Group {
 	clock := monotonic.New()
-	return New(&clock, prompt)
+	return New(&clock)
 }
 
 func TestWaitWaitsForEveryTaskThatBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(false)
+		g := newGroup()
 		var ended atomic.Int32
 		assert.True(t, g.Go(func() { time.Sleep(time.Second); ended.Add(1) }))
 		assert.True(t, g.Begin())
@@ -36,7 +36,7 @@ func TestWaitWaitsForEveryTaskThatBegan(t *testing.T) {
 
 func TestAfterWaitNoTaskBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(false)
+		g := newGroup()
 		g.Go(func() { // while others are waited for too
 			time.Sleep(time.Second)
 			assert.False(t, g.Go(func() { t.Error("ran") }))
@@ -50,7 +50,7 @@ func TestAfterWaitNoTaskBegins(t *testing.T) {
 
 func TestATaskThatPanicsIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(false)
+		g := newGroup()
 		assert.Panics(t, func() { g.Do(func() { panic("a bug") }) })
 		g.Wait()
 	})
@@ -58,7 +58,7 @@ func TestATaskThatPanicsIsOver(t *testing.T) {
 
 func TestCutEndsPausesAndCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(false)
+		g := newGroup()
 		assert.True(t, g.Pause(time.Second))
 		ctx, cancel := g.Within(context.Background(), time.Hour)
 		defer cancel()
@@ -74,7 +74,7 @@ func TestCutEndsPausesAndCalls(t *testing.T) {
 
 func TestACallHasTheCallersValuesAndItsOwnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(false)
+		g := newGroup()
 		defer g.Wait()
 		type mark struct{}
 		caller, leave := context.WithCancel(context.WithValue(t.Context(), mark{}, 1))
@@ -87,14 +87,4 @@ func TestACallHasTheCallersValuesAndItsOwnEnd(t *testing.T) {
 		synctest.Wait()
 		assert.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 	})
-}
-
-func TestACallThatIsAnsweredAtOnceHasNoDeadline(t *testing.T) {
-	g := newGroup(true)
-	ctx, cancel := g.Within(t.Context(), time.Nanosecond)
-	defer cancel()
-	_, has := ctx.Deadline()
-	assert.False(t, has)
-	g.Wait()
-	assert.Error(t, ctx.Err())
 }

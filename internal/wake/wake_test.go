@@ -45,7 +45,7 @@ func inBubble(t *testing.T, mute bool, test func(t *testing.T, w *world)) {
 		w := &world{notices: make(chan store.Notice)}
 		ctx, stop := context.WithCancel(t.Context())
 		clock := monotonic.New()
-		group := tasks.New(&clock, false)
+		group := tasks.New(&clock)
 		w.Watch = New(Host{
 			Clock: &clock, Tasks: group, Feed: feed{w}, Mute: mute, Look: w.look, Call: time.Second, Batch: 10, Still: 250 * time.Millisecond,
 			Address: "here", Stop: ctx.Done(), Waiters: waiters{w}, Logger: slog.New(slog.DiscardHandler),

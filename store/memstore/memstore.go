@@ -75,9 +75,6 @@ func New(opts ...Option) *Store {
 	return s
 }
 
-// AnswersAtOnce marks the store as one whose calls never block.
-func (s *Store) AnswersAtOnce() {}
-
 // Acquire claims a key. Left is the whole TTL: Left counts from the start of the
 // call, and the holder's time begins later, within the call.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {

@@ -30,15 +30,12 @@ func newEnv(t testing.TB, mode Mode, newStore func(testing.TB) store.Store) *env
 }
 
 // rounds is how often to repeat an attempt that does not fail every time. In virtual
-// time waiting costs nothing, but calls do if the store does not answer at once.
+// time waiting costs nothing.
 func (e *env) rounds(inVirtual, inReal int) int {
-	if e.mode != Virtual {
-		return inReal
-	}
-	if _, ok := store.As[store.Prompt](e.store); ok {
+	if e.mode == Virtual {
 		return inVirtual
 	}
-	return min(inVirtual, inReal)
+	return inReal
 }
 
 // ctx returns a context with a deadline, as the engine gives a store. In real time the
