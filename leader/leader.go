@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +35,7 @@ var (
 	ErrRunning = errors.New("leader: the candidate is running already")
 
 	errPanicked = errors.New("leader: the work panicked")
+	errHidden   = errors.New("leader: the lease that shows this candidate's priority is over")
 )
 
 const (
@@ -83,6 +83,8 @@ type Candidate struct {
 	resign  func()           // ends the term's work; nil: there is no term
 	over    chan struct{}    // closed when the key is given back
 	told    time.Time        // when fn was told to stop; zero: it was not, or does not run
+
+	preferred preferred // used by Run, and by its terms
 }
 
 // New makes a Candidate. It sends nothing yet. All options are checked together.
@@ -98,7 +100,7 @@ func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 		return nil, err
 	}
 	guard, _ := inside.Guard(l).(*observe.Guard[mongolock.Operation, mongolock.Outcome])
-	return &Candidate{config: conf, locker: l, key: key, guard: guard}, nil
+	return &Candidate{config: conf, locker: l, key: key, guard: guard, preferred: preferred{key: preferredKey(key)}}, nil
 }
 
 // Run waits until this process leads, and calls fn. It repeats both whenever the term was lost
@@ -116,6 +118,8 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 		return ErrRunning
 	}
 	defer c.end()
+	var background sync.WaitGroup
+	defer background.Wait()
 	pauses := backoff.New(pauseLeast, pauseMost)
 	standing := context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg})
 	for {
@@ -130,7 +134,7 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 				return nil
 			}
 		}
-		lease, err := c.locker.Acquire(standing, c.key, c.acquire...)
+		lease, err := c.stand(standing, &background)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -145,6 +149,10 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 			continue
 		}
 		pauses.Reset()
+		if c.passOn(ctx, lease) {
+			backoff.Sleep(ctx, standAside)
+			continue
+		}
 		again, err := c.serve(ctx, lease, fn)
 		if !again || ctx.Err() != nil {
 			return err
@@ -161,7 +169,7 @@ func passing(err error) bool {
 	}
 	// A wrong option of a Locker that is not a client is an error without a store's error in
 	// it.
-	return errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied) || errors.Is(err, mongolock.ErrHeld)
+	return errors.Is(err, errHidden) || errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied) || errors.Is(err, mongolock.ErrHeld)
 }
 
 // serve runs fn for one term. again reports that the term ended before fn gave up by itself.
@@ -189,7 +197,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 	var notices, watch sync.WaitGroup
 	looking, stopLooking := context.WithCancel(parent)
 	defer stopLooking()
-	if c.ranked {
+	if c.yields {
 		watch.Go(func() { c.makeRoom(looking, lease, recall) })
 	}
 	c.mu.Lock()
@@ -201,9 +209,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		c.mu.Lock()
 		c.lease, c.resign, c.over = nil, nil, nil
 		c.mu.Unlock()
-		if failed := lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
-			c.logger.Warn("leader: the key is not released yet, retrying in the background", "key", c.key, "error", failed)
-		}
+		c.release(lease)
 		close(over)
 		notices.Go(func() { c.announce(KindResigned) })
 		notices.Wait()
@@ -226,6 +232,13 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		return true, nil
 	}
 	return false, err
+}
+
+// release gives a lease back.
+func (c *Candidate) release(lease *mongolock.Lease) {
+	if err := lease.Release(); err != nil && !errors.Is(err, mongolock.ErrLost) {
+		c.logger.Warn("leader: the key is not released yet, retrying in the background", "key", lease.Key(), "error", err)
+	}
 }
 
 // cutShort reports whether work failed because its term ended.
@@ -295,11 +308,6 @@ func (c *Candidate) Term() (Term, bool) {
 	return Term{lease}, true
 }
 
-// An inspector shows who waits for a key, as *mongolock.Client does.
-type inspector interface {
-	Inspect(ctx context.Context, key string) (mongolock.Status, error)
-}
-
 // lookAgain is between two looks for a successor.
 const lookAgain = 100 * time.Millisecond
 
@@ -310,34 +318,8 @@ func (c *Candidate) successor(lease *mongolock.Lease) {
 	defer cancel()
 	limit = lease.Context(limit)
 	for {
-		status, err := c.locker.(inspector).Inspect(limit, c.key)
+		status, err := c.locker.(Inspector).Inspect(limit, c.key)
 		if err == nil && len(status.Waiting("", "")) > 0 || !backoff.Sleep(limit, lookAgain) {
-			return
-		}
-	}
-}
-
-// lookForHigher is between two looks for a candidate of a higher priority, once anybody has waited.
-const lookForHigher = 5 * time.Second
-
-// makeRoom ends the term once a candidate of a higher priority waits.
-func (c *Candidate) makeRoom(term context.Context, lease *mongolock.Lease, recall context.CancelCauseFunc) {
-	select {
-	case <-lease.Wanted():
-	case <-term.Done():
-		return
-	}
-	higher := func(p store.Place) bool {
-		mode, _ := p.Mode()
-		return mode == store.Exclusive && p.Priority() > c.rank
-	}
-	for {
-		status, err := c.locker.(inspector).Inspect(term, c.key)
-		if err == nil && slices.ContainsFunc(status.Waiting("", ""), higher) {
-			recall(ErrResigned)
-			return
-		}
-		if !backoff.Sleep(term, lookForHigher) {
 			return
 		}
 	}

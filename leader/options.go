@@ -20,8 +20,8 @@ type config struct {
 	logger  *slog.Logger
 	prepare func(context.Context) error // nil: nothing
 	await   time.Duration               // 0: no successor is waited for
-	ranked  bool                        // there is a priority
-	rank    int
+	yields  bool                        // it makes room for candidates of a higher priority
+	rank    int                         // the priority
 }
 
 type option func(*config) error
@@ -73,21 +73,6 @@ func AwaitSuccessor(limit time.Duration) Option {
 	})
 }
 
-// Priority makes this process stand before candidates of a lower priority, from 0 to 9. A leader of a
-// lower one resigns for it when it learns of it: within some seconds, or by its next renewal if the
-// client hears no wake-ups. Give it to all candidates: a leader without it resigns for none. Of one
-// client only one candidate stands for a key. The Locker must be a client, or have its Inspect.
-func Priority(n int) Option {
-	return option(func(c *config) error {
-		if n < 0 || n > store.PriorityMost {
-			return fmt.Errorf("leader: Priority(%d): must be between 0 and %d", n, store.PriorityMost)
-		}
-		c.ranked = true
-		c.acquire = append(c.acquire, mongolock.Priority(n), mongolock.Yielding())
-		return nil
-	})
-}
-
 // newConfig checks all options together.
 func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	c := config{logger: slog.Default()}
@@ -99,7 +84,13 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 		}
 		errs = append(errs, o.apply(&c))
 	}
-	if _, ok := l.(inspector); (c.await > 0 || c.ranked) && !ok {
+	if c.yields {
+		c.acquire = append(c.acquire, mongolock.Yielding())
+	}
+	if c.rank > 0 {
+		errs = append(errs, checkKey(l, preferredKey(key)))
+	}
+	if _, ok := l.(Inspector); (c.await > 0 || c.yields) && !ok {
 		errs = append(errs, fmt.Errorf("leader: AwaitSuccessor or Priority: %T has no Inspect", l))
 	}
 	terms, err := inside.TermsOf(l, key, c.acquire)
@@ -112,7 +103,6 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 		err = fmt.Errorf("leader: With(OneOf(%d)): several processes would lead at the same time", terms.Limit)
 	}
 	errs = append(errs, err)
-	c.rank = terms.Priority
 	if terms.MinHold > 0 {
 		errs = append(errs, fmt.Errorf("leader: With(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -199,6 +200,10 @@ func TestTheOptionsOfWarmLeadersAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	_, err = leader.New(client, "k", leader.Priority(10))
 	require.ErrorContains(t, err, "Priority(10): must be between 0 and 9")
+	_, err = leader.New(client, strings.Repeat("k", 1020), leader.Priority(1))
+	require.ErrorContains(t, err, "leader: Priority: \"kkk")
+	_, err = leader.New(client, strings.Repeat("k", 1020), leader.Priority(0))
+	require.NoError(t, err)
 	_, err = leader.New(client, "k", leader.Warm(nil), leader.AwaitSuccessor(0))
 	require.EqualError(t, err, "leader: Warm(nil): must not be nil\nleader: AwaitSuccessor(0s): must be positive")
 	_, err = leader.New(struct{ mongolock.Locker }{client}, "k", leader.AwaitSuccessor(time.Second))

@@ -147,6 +147,10 @@ var (
 	PathDropWithoutRev bool
 	// PathAncestorForgotten looks for path locks on the path itself and below, not above.
 	PathAncestorForgotten bool
+	// OutrankedLeads leads though a candidate of a higher priority waits, until the next look.
+	OutrankedLeads bool
+	// RoomMadeAgain makes room for a candidate of a higher priority again and again, however often it did not come.
+	RoomMadeAgain bool
 	// PathReservationIgnored grants shared path locks past the reservation of an exclusive waiter.
 	PathReservationIgnored bool
 	// ObserverAwaited waits for an observer for as long as it takes.
