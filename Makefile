@@ -297,27 +297,6 @@ demo-recording: ## develop: records the demo for the README
 pictures: ## develop: draws the pictures of the pages
 	@go run ./tools/pictures draw
 
-# The page of docs/play. What is built for it is not in the repository; it changes with the simulation.
-.PHONY: play-page
-play-page:
-	@echo 'building docs/play/simulation.bin: a minute the first time, seconds afterwards'
-	@GOOS=js GOARCH=wasm go test -c $(FAULTS) -ldflags='-s -w' -o bin/simulation.wasm ./internal/test/simulation
-	@gzip -9c bin/simulation.wasm >docs/play/simulation.bin
-	@cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" docs/play/
-
-.PHONY: play
-play: play-page ## use: the simulation in your browser: break it, and see
-	@go run ./tools/play
-
-.PHONY: test-play
-test-play: play-page ## test: the page of `make play`, in a headless Chromium
-	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./tools/play $(if $(RUN),-run '$(RUN)') | grep -v '^=== '
-
-.PHONY: play-pictures
-play-pictures: play-page ## develop: takes pictures of the play page, into bin
-	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./tools/play -keep $(CURDIR)/bin
-	cp bin/play-1280-light.png docs/pictures
-
 .PHONY: lines
 lines: ## develop: how many lines an importing program compiles
 	@go list -deps -f '{{if .Module}}{{if .Module.Main}}{{$$dir := .Dir}}{{range .GoFiles}}{{$$dir}}/{{.}} {{end}}{{end}}{{end}}' . | xargs cat | wc -l

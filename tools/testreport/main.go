@@ -136,7 +136,6 @@ var remedies = []struct{ wants, command string }{
 	{"versions", "make versions, with Docker"},
 	{"litmus", "apt-get install litmus && make test-adapters"},
 	{"python", "make python chaos-python"},
-	{"chromium", "apt-get install chromium && make test-play"},
 }
 
 // remedy returns such a command, but never the one that was run.

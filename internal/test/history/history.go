@@ -124,26 +124,26 @@ const (
 
 // A History is a list of events, with what its checks may expect.
 type History struct {
-	Events []Event `json:"events"`
+	Events []Event
 
-	TTL       time.Duration `json:"ttl"`
-	Margin    time.Duration `json:"margin"`
-	Tolerance time.Duration `json:"tolerance"` // how far clocks were stepped and timers were late: taken off the margin
+	TTL       time.Duration
+	Margin    time.Duration
+	Tolerance time.Duration // how far clocks were stepped and timers were late: taken off the margin
 
-	Apart time.Duration `json:"apart"` // how far the servers' clocks were apart
+	Apart time.Duration // how far the servers' clocks were apart
 
-	NoFaults bool          `json:"noFaults"` // nothing was made to go wrong
-	Deaths   bool          `json:"deaths"`   // nothing but that clients died
-	End      time.Duration `json:"end"`      // when all calls must have been answered; 0: not judged
-	NoDB     bool          `json:"noDB"`     // the database was not observed: only beliefs are known
-	Ranked   bool          `json:"ranked"`   // calls have priorities
-	Numbered bool          `json:"numbered"` // writes had transaction numbers
+	NoFaults bool          // nothing was made to go wrong
+	Deaths   bool          // nothing but that clients died
+	End      time.Duration // when all calls must have been answered; 0: not judged
+	NoDB     bool          // the database was not observed: only beliefs are known
+	Ranked   bool          // calls have priorities
+	Numbered bool          // writes had transaction numbers
 
-	DecideIn time.Duration `json:"-"` // how long the search for an order of a key's grants may take; 0: the usual time
+	DecideIn time.Duration // how long the search for an order of a key's grants may take; 0: the usual time
 
-	GhostLimit     time.Duration `json:"ghostLimit"`     // how long a ghost may stay if nothing hinders its clean-up; 0: not judged
-	LateGhostLimit time.Duration `json:"lateGhostLimit"` // how much longer a late one may stay where writes have no numbers
-	IdleLimit      time.Duration `json:"idleLimit"`      // how long a key may be free while a caller waits, without faults; 0: not judged
+	GhostLimit     time.Duration // how long a ghost may stay if nothing hinders its clean-up; 0: not judged
+	LateGhostLimit time.Duration // how much longer a late one may stay where writes have no numbers
+	IdleLimit      time.Duration // how long a key may be free while a caller waits, without faults; 0: not judged
 }
 
 // Sort puts the events in order of time. Events of one instant are in the order of their

@@ -102,7 +102,6 @@ func (m *member) step(to time.Duration) {
 	m.w.fault("clock step")
 	m.w.moved = min(m.w.moved, m.w.since())
 	m.offset = to
-	m.c.tell()
 	m.w.logf("the clock of server %d is stepped to %v", m.id, to)
 }
 
@@ -203,7 +202,6 @@ func (c *cluster) failOver(f failover) {
 		c.w.after(f.isolated, func() { c.rejoin(m) })
 	}
 	c.leader = nil
-	c.tell()
 	from := m.term
 	c.w.after(f.election, func() {
 		if f.stepped {
@@ -262,7 +260,6 @@ func (c *cluster) elect(m *member, db *docdb.DB) {
 	if lost > 0 {
 		c.w.faults["write rolled back"] += lost
 	}
-	c.tell()
 	c.w.logf("server %d is primary of term %d; %d writes are rolled back", m.id, c.term, lost)
 }
 
@@ -274,7 +271,6 @@ func (c *cluster) rejoin(m *member) {
 		m.resign(errSteppedDown)
 		m.db = nil
 	}
-	c.tell()
 }
 
 // resign makes a primary a secondary. Commands that wait for a majority fail.

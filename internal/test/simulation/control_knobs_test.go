@@ -88,6 +88,8 @@ var (
 	simSearch  = flag.Bool("sim.search", false, "find the first seed that notices each control")
 )
 
+func init() { faulty = " -tags knobs -overlay=$(go run ./internal/test/controls)" }
+
 func TestControlEverySafetyTakenOutIsNoticed(t *testing.T) {
 	for _, c := range controls {
 		if !strings.Contains(c.name, *simControl) {

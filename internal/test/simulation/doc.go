@@ -26,7 +26,6 @@
 //	keys.go        which keys they take, and how: exclusively, as readers, with permits, two at once
 //	simulate.go    a whole run
 //	readlog.go     what the database did
-//	tell.go        a run as lines of JSON, for the page in a browser
 //	recording.go   what became of each command, for package trace
 //	updates.go     the same for documents that clients change with package doclock
 //	paths*.go      the same for clients of package pathlock: a run, its users, its judge
@@ -35,8 +34,7 @@
 // asks for it, or when, but never on the order in which goroutines happen to run. No two
 // events share an instant, because timers of one instant fire in any order. One event may
 // wake several goroutines of a process; which of them runs first is left open, and must make
-// no difference to what the judge finds. (On WebAssembly it is another: where two of them send the
-// same command, the history is not the native one.) Histories of path locks are the exception:
-// a command there is named by its token, and two goroutines of one instant may draw theirs in
-// either order.
+// no difference to what the judge finds. Histories of path locks are the exception: a command
+// there is named by its token, and two goroutines of one instant may draw theirs in either
+// order.
 package simulation

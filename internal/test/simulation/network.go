@@ -37,7 +37,6 @@ type request struct {
 	done       func(bson.D) // takes the reply of a part of a command; nil: it goes to the client
 	answer     chan []byte  // of capacity 1
 	broken     chan error   // of capacity 1
-	told       *Message
 }
 
 // A conn is a connection that is used for one operation.
@@ -100,7 +99,6 @@ func (w *world) send(r *request) {
 	r.delivery = w.deliver(r, d)
 	r.obeysLimit = d.chance(500)
 	w.logf("%s to server %d: %s", r.name, r.member.id, r.delivery)
-	w.tellSent(r)
 	w.recordSent(r)
 	if until, trouble := r.trouble(); trouble {
 		w.noteLocked(history.Event{Kind: history.Trouble, Client: r.client.id, Key: key(r.cmd), Until: w.since() + until, Note: r.cmd.Name + ": " + r.delivery.String()})
@@ -190,7 +188,6 @@ func (w *world) respond(r *request, reply bson.D) {
 			return
 		}
 		w.logf("%s is answered%s", r.name, verdict(reply))
-		r.told.Answered, r.told.Answer = w.since(), verdict(reply)
 		w.recordAnswered(r, reply)
 		w.noteRefusal(r, reply)
 		select {
@@ -242,7 +239,6 @@ func (r *request) breakOff(err error) {
 	}
 	select {
 	case r.broken <- err:
-		r.told.Broken = r.client.world.since()
 	default:
 	}
 }

@@ -129,7 +129,7 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 		w.faults["call: "+what] = n
 	}
 	return &Outcome{
-		Seed: seed, History: &history.History{}, Log: w.text(), Faults: w.faults, Commands: w.sends,
+		History: &history.History{}, Log: w.text(), Faults: w.faults, Commands: w.sends,
 		Long: w.since(), Plan: w.plan.String(), stuck: run.found, Recording: run.recording(),
 	}
 }

@@ -56,7 +56,6 @@ func (f wireFailure) reply() bson.D {
 // arrive hands a command to its server. With w.mu held, as everywhere in this file.
 func (w *world) arrive(r *request) {
 	m := r.member
-	r.told.Arrived = w.since()
 	if m.router {
 		w.route(r)
 		return
@@ -64,7 +63,6 @@ func (w *world) arrive(r *request) {
 	if r.delivery.any && w.cluster.leader != nil {
 		m = w.cluster.leader // as through a proxy that finds the primary itself
 		r.member, r.epoch = m, m.epoch
-		r.told.Server = m.id
 	}
 	if !m.up || r.epoch != m.epoch {
 		w.logf("%s finds no server", r.name)
@@ -155,7 +153,6 @@ func (m *member) answered(r *request, reply bson.D, before int) {
 	w := m.w
 	if m.db.Len() > before {
 		w.logf("%s writes %d", r.name, m.db.Len())
-		r.told.Wrote = w.since()
 		m.c.replicate(m, before)
 		defer m.wakeReaders(r.cmd.NS())
 	}

@@ -13,7 +13,6 @@ import (
 
 // An Outcome is a history, and how it came about.
 type Outcome struct {
-	Seed     uint64
 	History  *history.History
 	Log      []byte
 	Faults   map[string]int // how often each fault was injected
@@ -22,10 +21,6 @@ type Outcome struct {
 	Long     time.Duration // in virtual time
 	Plan     string
 
-	Processes int
-	Kind      string // of the servers
-	Messages  []*Message
-	Changes   []Change
 	Recording *Recording
 
 	stuck []history.Violation
@@ -97,9 +92,6 @@ func Run(seed uint64, s Settings) *Outcome {
 	} else {
 		w.createRegisters()
 		w.schedule()
-		for _, c := range w.shards {
-			c.tell()
-		}
 	}
 	w.mu.Unlock()
 
@@ -129,7 +121,6 @@ func Run(seed uint64, s Settings) *Outcome {
 	}
 	watch.Wait()
 	out := w.outcome(s)
-	out.Processes = len(processes)
 	return out
 }
 
@@ -255,9 +246,8 @@ func (w *world) outcome(s Settings) *Outcome {
 		w.readLog()
 	}
 	return &Outcome{
-		Seed: w.seed, History: h, Log: w.text(), Faults: w.faults, Commands: w.sends, Local: w.local,
+		History: h, Log: w.text(), Faults: w.faults, Commands: w.sends, Local: w.local,
 		Long: w.since(), Plan: w.plan.String(), stuck: w.stuck, Recording: w.describe(s.Late),
-		Kind: w.plan.servers, Messages: w.told.messages, Changes: w.told.changes,
 	}
 }
 

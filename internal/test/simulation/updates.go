@@ -94,8 +94,8 @@ func RunUpdates(seed uint64, s Settings) *Outcome {
 		w.faults["call: "+how]++
 	}
 	return &Outcome{
-		Seed: seed, History: &history.History{}, Log: w.text(), Faults: w.faults, Commands: w.sends,
-		Long: w.since(), Plan: w.plan.String(), Kind: w.plan.servers, stuck: run.found, Recording: w.describe(0),
+		History: &history.History{}, Log: w.text(), Faults: w.faults, Commands: w.sends,
+		Long: w.since(), Plan: w.plan.String(), stuck: run.found, Recording: w.describe(0),
 	}
 }
 

@@ -44,7 +44,6 @@ type world struct {
 	moved   time.Duration // when the first clock was stepped or the first primary failed
 	stuck   []history.Violation
 	log     []line
-	told    told // for those who draw the run
 
 	unfenced bool // see Settings
 	several  bool // likewise
