@@ -136,12 +136,12 @@ func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, updat
 	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if coll == b.Once {
-			return once(ctx, coll, filter, encoded(b.Stamped(update)))
+			return once(ctx, coll, filter, b.Stamped(update))
 		}
 		if b.whole.Load() {
 			opts = append(slices.Clip(opts), options.FindOneAndUpdate().SetProjection(nil))
 		}
-		return coll.FindOneAndUpdate(ctx, filter, encoded(b.Stamped(update)), opts...).Raw()
+		return coll.FindOneAndUpdate(ctx, filter, b.Stamped(update), opts...).Raw()
 	})
 }
 
@@ -168,10 +168,10 @@ func once(ctx context.Context, coll *mongo.Collection, filter bson.D, update any
 // Add inserts a document on Durable unless there is one with its ID, with the server's time in
 // a field. It returns no image: a command that does is more work for a server.
 func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (Reply, error) {
-	insert := encoded(bson.D{
+	insert := bson.D{
 		{Key: "$setOnInsert", Value: document},
 		{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}},
-	})
+	}
 	return b.send(Update, b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
 		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, insert, upserting)
 		return nil, err

@@ -18,7 +18,7 @@ var unordered = options.BulkWrite().SetOrdered(false)
 func (b *Base) InsertMany(ctx context.Context, documents []bson.D) (r Reply, failed map[int]error, err error) {
 	all := make([]any, len(documents))
 	for i, d := range documents {
-		all[i] = encoded(d)
+		all[i] = d
 	}
 	r, err = b.send(Insert, b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
 		_, err := coll.InsertMany(ctx, all, options.InsertMany().SetOrdered(false))
