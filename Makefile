@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # Every module of the repository, and those of them that hold packages.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
 # What some stand on takes minutes to compile: they are checked by themselves, as `make heavy`.
-HEAVY   := $(filter adapters/certmagic bench/compare examples/migrate examples/periodic,$(MODULES))
+HEAVY   := $(filter adapters/certmagic bench/compare,$(MODULES))
 CODE    := $(filter-out tools/% $(HEAVY),$(MODULES)) # modules in tools hold no package, but versions of programs
 ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))

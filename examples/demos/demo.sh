@@ -7,11 +7,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 echo 'mongolock: three processes, one lock, and one of them is killed while it has it.'
 echo '(1/2) build: 5 s, or up to a minute and a half the first time, when Go compiles the driver too'
 began=$SECONDS
-../../.ci/build . devmongo_light ../../bin/demo ./takeover
+../../.ci/build . devmongo_light ../../bin/demo ./croncounter
 echo "      built in $((SECONDS - began)) s"
 echo '(2/2) the demo: some 10 s'
-embedded=()
-if [ -x ../../bin/devmongo ]; then
-	embedded=(-embedded ../../bin/devmongo)
+if [ -z "${MONGODB_URI:-}" ] && [ -x ../../bin/devmongo ]; then # with an embedded server, if nothing else is there
+	exec ../../bin/devmongo exec -- ../../bin/demo "$@"
 fi
-exec ../../bin/demo ${embedded[@]+"${embedded[@]}"} "$@"
+exec ../../bin/demo "$@"

@@ -1,197 +1,205 @@
-// Croncounter runs one job once per period in several processes, however many they are
-// and however far apart their timers fire. The job adds 1 to a counter, and at the end
-// the count is checked. Half-way, the worker that runs the job is killed with -9 and
-// another one is started.
+// Croncounter is what `make demo` runs: three processes have the same job, which is due again
+// and again and must never run twice at once. So each takes a lock for it. One of them is
+// killed with -9 while it has the lock, and another takes over when the dead one's lease has
+// run out.
 //
-// What a worker does is in worker.go. A lock lets one worker at a time run the job, but
-// cannot know that the job was done: if the job takes less time than the timers are
-// apart, a late worker finds the key free again. (With -unguarded the workers have only
-// a lock, see unguarded.go: watch it fail.) So the job is on a schedule, whose ticks are
-// claimed once each.
+// The job reads a counter, works for half a second and writes the counter back. Two at once
+// would lose a count, so the counter shows at the end whether there were any. (With -unguarded
+// there is no lock: watch it fail.) What a worker does is in worker.go.
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-
-	"github.com/mongolock/mongolock/examples/demos/internal/stage"
-	"github.com/mongolock/mongolock/schedule"
 )
 
-// An order is what every worker is given.
-type order struct {
-	stage.Place
-	Period      time.Duration
-	First, Last int64 // ticks, numbered from 1970 on
-	Unguarded   bool
-}
-
-func (o order) tickAt(t time.Time) int64   { return t.UnixNano() / int64(o.Period) }
-func (o order) begin(tick int64) time.Time { return time.Unix(0, tick*int64(o.Period)) }
-func (o order) job() time.Duration         { return o.Period / 5 }
-func (o order) ttl() time.Duration         { return max(o.Period, 2*time.Second) }
+const (
+	turns = 8
+	ttl   = 2 * time.Second
+	job   = 500 * time.Millisecond
+	pause = 300 * time.Millisecond // of a worker, until its job is due again
+)
 
 func main() {
-	d := demo{running: stage.Crew{}}
-	flag.IntVar(&d.workers, "workers", 3, "how many processes")
-	flag.DurationVar(&d.Period, "period", 2*time.Second, "how often the job is due")
-	flag.Int64Var(&d.ticks, "ticks", 6, "how many times it is due")
-	flag.BoolVar(&d.Unguarded, "unguarded", false, "use a lock alone, and count too much")
-	stage.Example[order]{Name: "croncounter", Check: d.checkFlags, Role: work, Story: d.story}.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	d := demo{crew: make(map[string]*exec.Cmd)}
+	flag.BoolVar(&d.Unguarded, "unguarded", false, "take no lock, and see what goes wrong")
+	flag.Parse()
+	run := d.run
+	if os.Getenv(envOrder) != "" {
+		run = work
+	}
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
 }
 
-// starting is how long the workers have to start before the first tick that counts.
-const starting = 3 * time.Second
+var workers = []string{"worker-1", "worker-2", "worker-3"}
 
-// A demo is the parent of the workers.
+// A demo is the parent of the workers. It prints what they tell it.
 type demo struct {
 	order
-	workers int
-	ticks   int64
 
-	started int
-	running stage.Crew
+	crew   map[string]*exec.Cmd // by name
+	to     *os.File             // where all workers write, so that their lines keep their order
+	began  time.Time
+	taken  int    // turns that were finished
+	inside string // the worker that has a turn now
+	token  int64  // of the last turn
+	wrong  []string
+	victim string
+	killed time.Time
+	took   time.Duration // from the kill to the next turn
 }
 
-func (d *demo) checkFlags() error {
-	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond || d.Period%time.Millisecond != 0 {
-		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms and whole milliseconds")
+func (d *demo) run(ctx context.Context) (err error) {
+	d.Folder, err = os.MkdirTemp("", "mongolock-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.Folder)) }()
+	if err := os.WriteFile(d.counter(), []byte("0"), 0o600); err != nil {
+		return err
+	}
+	end, err := d.findServer(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	fmt.Printf(`%d processes want one lock, for half a second at a time. One is killed while it has the lock.
+A lease lasts %v here and is renewed while its process lives. The killed one's runs out.
+
+   time  %-18s  %-18s  %s
+`, len(workers), ttl, workers[0], workers[1], workers[2])
+	if err := d.play(ctx); err != nil {
+		return err
+	}
+	return d.check()
+}
+
+// play runs the workers until all turns are taken.
+func (d *demo) play(ctx context.Context) error {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel() // kills them
+		for _, cmd := range d.crew {
+			_ = cmd.Wait() // a signal ended it
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { to.Close() })() // so that the scan below ends
+	d.to, d.began = to, time.Now()
+	for _, name := range workers {
+		if err := d.start(ctx, name); err != nil {
+			return err
+		}
+	}
+	for said := bufio.NewScanner(from); d.taken < turns; {
+		if !said.Scan() {
+			return errors.Join(errors.New("the workers are gone"), said.Err())
+		}
+		if err := d.heed(ctx, said.Text()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (d *demo) story(ctx context.Context, scratch *stage.Scratch) error {
-	d.Place = scratch.Place
-	db, leave, err := d.Open()
+func (d *demo) start(ctx context.Context, name string) error {
+	o := d.order
+	o.Name = name
+	text, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	jobs, err := schedule.New(db.Collection("jobs"))
-	if err != nil {
-		return err
-	}
-
-	fmt.Printf(`%d processes. Every %v one of them adds 1 to a counter, though their timers fire up to
-%v apart. A lock alone cannot do that: the job takes %v, and a later process finds the
-key free again. So the job is on a schedule, whose ticks are claimed once each.
-The database: %s.
-
-`, d.workers, d.Period, d.Period*9/10, d.job(), scratch.Server)
-	if err := d.claimOnce(ctx, jobs); err != nil {
-		return err
-	}
-	seen, err := jobs.Job(ctx, key)
-	if err != nil {
-		return err
-	}
-	d.First = d.tickAt(seen.Now.Add(starting)) + 1
-	d.Last = d.First + d.ticks - 1
-	counters := db.Collection("counters")
-	if _, err := counters.InsertOne(ctx, counter{ID: key, Tick: d.First - 1}); err != nil {
-		return err
-	}
-	if err := d.runWorkers(ctx, jobs); err != nil {
-		return err
-	}
-	return d.check(ctx, counters)
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), envOrder+"="+string(text))
+	cmd.Stdout, cmd.Stderr = d.to, os.Stderr
+	d.crew[name] = cmd
+	return cmd.Start()
 }
 
-// claimOnce claims the job before the first tick that counts. From then on the database
-// knows which ticks were missed. Of a job that was never claimed that is not known, and
-// workers that are slow to start would not run the first tick.
-func (d *demo) claimOnce(ctx context.Context, jobs *schedule.Scheduler) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	nothing := func(context.Context, schedule.Run) error {
-		stop()
-		return nil
+// heed takes in a line of a worker: its name, what it does, and a token.
+func (d *demo) heed(ctx context.Context, line string) error {
+	var name, does string
+	var token int64
+	if _, err := fmt.Sscan(line, &name, &does, &token); err != nil {
+		return fmt.Errorf("a worker says %q: %w", line, err)
 	}
-	if err := jobs.Add(key, schedule.Every(d.Period), nothing, d.rules()...); err != nil {
-		return err
+	switch does {
+	case "waits":
+		d.say(name, "waits")
+	case "has":
+		return d.begin(ctx, name, token)
+	case "leaves":
+		d.taken, d.inside = d.taken+1, ""
+		d.say(name, "gives it back")
 	}
-	return jobs.Run(ctx)
+	return nil
 }
 
-// runWorkers starts the workers, replaces one of them, and waits until all are done.
-func (d *demo) runWorkers(ctx context.Context, jobs *schedule.Scheduler) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := d.startAndReplace(ctx, jobs)
-	if err != nil {
-		cancel() // kills them
+func (d *demo) begin(ctx context.Context, name string, token int64) error {
+	d.say(name, "HAS THE LOCK")
+	if d.inside != "" {
+		d.wrong = append(d.wrong, fmt.Sprintf("%s and %s were in it at once", name, d.inside))
 	}
-	return errors.Join(err, d.running.Wait())
-}
-
-func (d *demo) startAndReplace(ctx context.Context, jobs *schedule.Scheduler) error {
-	for range d.workers {
-		if _, err := d.start(ctx); err != nil {
+	if token <= d.token && !d.Unguarded {
+		d.wrong = append(d.wrong, fmt.Sprintf("token %d after %d", token, d.token))
+	}
+	d.token, d.inside = token, name
+	switch {
+	case d.victim == "" && d.taken >= turns/2-1 && !d.Unguarded:
+		sleep(ctx, job/2) // it is killed in the middle of its turn
+		if err := d.crew[name].Process.Kill(); err != nil {
 			return err
 		}
+		_ = d.crew[name].Wait() // the signal ended it
+		d.victim, d.killed, d.inside = name, time.Now(), ""
+		d.say(name, "KILLED (kill -9)")
+	case d.took == 0 && !d.killed.IsZero():
+		d.took = time.Since(d.killed)
+		return d.start(ctx, d.victim) // in its own place again
 	}
-	if d.Unguarded {
-		return nil // this fails without a kill
-	}
-	victim, err := d.awaitRunner(ctx, jobs, d.First+d.ticks/2)
-	if err != nil || victim == "" {
-		return err
-	}
-	if err := d.running.End(victim, os.Kill); err != nil {
-		return err
-	}
-	fmt.Printf("%*s  is killed with -9 during the job; its lease lasts for up to %v\n", column, victim, d.ttl())
-	added, err := d.start(ctx)
-	if err == nil {
-		fmt.Printf("%*s  is started\n", column, added)
-	}
-	return err
+	return nil
 }
 
-func (d *demo) start(ctx context.Context) (name string, err error) {
-	d.started++
-	name = fmt.Sprintf("worker-%d", d.started)
-	return name, d.running.Start(ctx, name, d.order)
+// say prints a line with the time, and the text in the worker's column.
+func (d *demo) say(name, text string) {
+	column := strings.Repeat(" ", 2+20*slices.Index(workers, name))
+	fmt.Printf("%5.2f s%s%s\n", time.Since(d.began).Seconds(), column, text)
 }
 
-// awaitRunner waits until a worker is in the middle of the job, at the tick from or a
-// later one, and returns its name. The name is empty if the last tick has passed.
-func (d *demo) awaitRunner(ctx context.Context, jobs *schedule.Scheduler, from int64) (string, error) {
-	for {
-		seen, err := jobs.Job(ctx, key)
-		if err != nil {
-			return "", err
-		}
-		for _, run := range seen.Runs {
-			if tick := d.tickAt(run.Due); tick >= from && tick <= d.Last {
-				return run.Owner, stage.Sleep(ctx, d.job()/2)
-			}
-		}
-		if d.tickAt(seen.Now) > d.Last {
-			return "", nil
-		}
-		if err := stage.Sleep(ctx, d.job()/10); err != nil {
-			return "", err
-		}
-	}
-}
-
-func (d *demo) check(ctx context.Context, counters *mongo.Collection) error {
-	var c counter
-	if err := counters.FindOne(ctx, bson.M{"_id": key}).Decode(&c); err != nil {
+func (d *demo) check() error {
+	n, err := os.ReadFile(d.counter())
+	if err != nil {
 		return err
 	}
-	if c.N != d.ticks {
-		fmt.Printf("\n%d ticks, counter %d: wrong\n", d.ticks, c.N)
-		return errors.New("the counter is wrong")
+	if string(n) != strconv.Itoa(d.taken) {
+		d.wrong = append(d.wrong, fmt.Sprintf("%d turns, and the counter is %s", d.taken, n))
 	}
-	fmt.Printf("\n%d ticks, counter %d: correct\n", d.ticks, c.N)
+	fmt.Println()
+	if len(d.wrong) > 0 {
+		return fmt.Errorf("wrong: %s", strings.Join(d.wrong, "; "))
+	}
+	fmt.Printf("%s was killed, and the next one had the lock %.1f s later.\n", d.victim, d.took.Seconds())
+	fmt.Printf("%d turns, counter %s, never two at once, every token higher than the last: correct\n", d.taken, n)
 	return nil
 }
