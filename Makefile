@@ -34,13 +34,14 @@ TESTS := go tool -modfile=$(CURDIR)/tools/test/go.mod gotestsum --format pkgname
 	--hide-summary skipped --jsonfile bin/tests.json --post-run-command 'bin/testreport bin/tests.json' --
 
 # Finds a MongoDB, or starts what stands in for one, and runs a command against it.
-# `make test KIND=ferretdb` asks for the embedded one. A machine that has another is spared
-# the two minutes that the embedded one takes to build.
+# `make test KIND=ferretdb` asks for the embedded one, KIND=docker IMAGE=mongo:7.0 for a version of
+# MongoDB. A machine that has another is spared the two minutes that the embedded one takes to build.
 KIND     ?=
+IMAGE    ?=
 EMBEDDED := bin/devmongo
 AT_HAND  := $(or $(MONGODB_URI),$(shell command -v mongod || command -v secantusd-rs),$(wildcard $(SECANTUS_ROOT)/bin/secantusd-rs))
-DEVMONGO := $(if $(and $(AT_HAND),$(filter-out docker ferretdb,$(or $(KIND),any))),bin/devmongo-light,$(EMBEDDED))
-ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) --
+DEVMONGO := $(if $(or $(filter docker,$(KIND)),$(and $(AT_HAND),$(filter-out ferretdb,$(or $(KIND),any)))),bin/devmongo-light,$(EMBEDDED))
+ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(IMAGE),--image $(IMAGE) --members 1) --
 
 # Builds the faults in that controls turn on (internal/test/controls), in an overlay of the sources.
 FAULTS := -tags knobs -overlay "$$(go run ./internal/test/controls)"
@@ -218,21 +219,13 @@ judge: $(DEVMONGO) ## test: a second judge of chaos for D=1m
 
 # A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
 # server that this machine has, as a set of one. LOGS keeps the workers' histories.
-IMAGE ?=
 ALONE ?=
 LOGS  ?=
 APART ?= 2s
 .PHONY: chaos-set
 chaos-set: $(DEVMONGO) ## test: the same on a replica set of three members
-	$(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(IMAGE),--image $(IMAGE) --members 1) -- \
-		go test ./internal/test/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
+	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
 		$(if $(ALONE),-chaos.alone) $(if $(LOGS),-chaos.logs $(abspath $(LOGS)))
-
-# Each in Docker, on Linux; some half an hour each and twice D.
-VERSIONS ?= 4.4 5.0 6.0 7.0 8.0 9.0
-.PHONY: versions
-versions: bin/devmongo-light bin/testreport ## test: tests and chaos on VERSIONS="4.4 8.0", by Docker
-	go run ./tools/servers -for $(D) $(VERSIONS)
 
 URI ?=
 TRIALS := ^(TestTheStoreKeepsItsContract|TestEveryClaimHoldsOnAServer|TestTheStoreKeepsTheContractOfAllStores)$$
@@ -271,7 +264,6 @@ ARGS ?=
 compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 13 minutes
 	go build -C bench/compare -o ../../bin/compare .
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
-	@$(MAKE) -s pictures
 
 # A process is stopped for longer than its lease, and continues with its write.
 .PHONY: pause-demo
@@ -286,16 +278,6 @@ bench-go: $(DEVMONGO) ## test: the benchmarks among the tests
 .PHONY: demo
 demo: ## use: three processes, one lock, one of them killed: 15 s
 	@bash examples/demos/demo.sh
-
-# README shows the recording; a test says when a picture no longer shows its text.
-.PHONY: demo-recording
-demo-recording: ## develop: records the demo for the README
-	make -s demo | go run ./tools/pictures record docs/pictures/demo.cast
-	@$(MAKE) -s pictures
-
-.PHONY: pictures
-pictures: ## develop: draws the pictures of the pages
-	@go run ./tools/pictures draw
 
 .PHONY: lines
 lines: ## develop: how many lines an importing program compiles
@@ -368,10 +350,6 @@ check-api: ## develop: what changed in the API since the last tag
 check-workflows:
 	@! grep -rn 'uses: ' .github/workflows | grep -v '@[0-9a-f]\{40\} # v' || { echo 'an action is not pinned to a commit'; exit 1; }
 	pipx run zizmor==1.32.0 --offline --no-progress .github/workflows
-
-.PHONY: licences
-licences: ## develop: writes docs/internals/dependencies.md
-	go run ./tools/licences
 
 # Without TAG they are of the last commit, to try it.
 TAG ?=

@@ -380,7 +380,6 @@ func exampleSources(t *testing.T) []string {
 // words returns code with each run of whitespace reduced to one space.
 func words(code string) string { return strings.Join(strings.Fields(code), " ") }
 
-// The pictures themselves are compared with their texts in tools/pictures.
 func TestReadmeShowsTheDemoAsRecorded(t *testing.T) {
 	assert.Contains(t, pages(t)["README.md"], "](docs/pictures/demo.svg)")
 	recorded, err := os.ReadFile("docs/pictures/demo.cast")

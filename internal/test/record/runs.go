@@ -33,7 +33,7 @@ type run struct {
 	Shows      []string `json:"shows,omitempty"` // what else its summary says
 }
 
-// A serverRun is one of docs/servers.json, which tools/servers writes, or of elsewhere.json: what
+// A serverRun is one of docs/servers.json or of elsewhere.json: what
 // others ran and that page has no room for.
 type serverRun struct {
 	Server  string   `json:"server"`
