@@ -14,7 +14,6 @@ import (
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
-	"github.com/mongolock/mongolock/internal/order"
 	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/tasks"
@@ -50,11 +49,8 @@ type Client struct {
 	sessions *sessions          // nil: the leases of this client are renewed one by one
 	warning  warning
 	returner returner
-	order    order.Book
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
-
-	disorders atomic.Uint64 // that order found
 
 	background *tasks.Group
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome

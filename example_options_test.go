@@ -253,29 +253,6 @@ func ExampleFreeIdle() {
 	// <nil>
 }
 
-// Two callers that take the same keys in different orders may wait for each other for ever. The
-// client notices as soon as both orders were seen, though nothing went wrong, and logs both places.
-func ExampleWithoutOrderCheck() {
-	ctx := context.Background()
-	client, unchecked := connect(memstore.New()), connect(memstore.New(), mongolock.WithoutOrderCheck())
-	defer client.Close()
-	defer unchecked.Close()
-
-	for _, c := range []*mongolock.Client{client, unchecked} {
-		take := func(first, second string) {
-			_ = mongolock.Do(ctx, c, first, func(ctx context.Context, _ *mongolock.Lease) error {
-				return mongolock.Do(ctx, c, second, func(context.Context, *mongolock.Lease) error { return nil })
-			})
-		}
-		take("order:17", "customer:3")
-		take("customer:5", "order:18")
-		fmt.Println(c.Stats().Disorders)
-	}
-	// Output:
-	// 1
-	// 0
-}
-
 // A restore is more urgent than the reports that wait already.
 func ExamplePriority() {
 	ctx, store := context.Background(), memstore.New()

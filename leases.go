@@ -94,7 +94,7 @@ func (c *Client) nestedAll(ctx context.Context, keys []string, opts []AcquireOpt
 		if err != nil {
 			return err
 		}
-		if err := c.nested(ctx, key, t); err != nil && !t.shares() {
+		if err := c.nested(ctx, key); err != nil && !t.shares() {
 			return err
 		}
 	}

@@ -2,8 +2,6 @@ package mongolock_test
 
 import (
 	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,79 +115,5 @@ func TestOnlyAWaitForItselfIsRefused(t *testing.T) {
 			return mongolock.Do(context.WithoutCancel(ctx), c, "k", func(context.Context, *mongolock.Lease) error { return nil })
 		})
 		require.NoError(t, err, "it holds the key no more")
-	})
-}
-
-func TestKeysInDifferentOrdersAreToldOnceWithBothPlaces(t *testing.T) {
-	nothing := func(context.Context, *mongolock.Lease) error { return nil }
-	under := func(t *testing.T, c *mongolock.Client, first, second string, how ...mongolock.AcquireOption) {
-		require.NoError(t, mongolock.Do(t.Context(), c, first, func(ctx context.Context, _ *mongolock.Lease) error {
-			return mongolock.Do(ctx, c, second, nothing, how...)
-		}))
-	}
-	for name, test := range map[string]struct {
-		opts []mongolock.ClientOption
-		told int
-	}{"by default": {told: 1}, "turned off": {opts: []mongolock.ClientOption{mongolock.WithoutOrderCheck()}}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log strings.Builder
-				c := newClient(t, memstore.New(), append(test.opts, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
-				under(t, c, "order:1", "customer:1")
-				under(t, c, "order:2", "customer:9")
-				assert.Empty(t, log.String(), "one order")
-				under(t, c, "customer:2", "order:2")
-				under(t, c, "customer:3", "order:4")
-				assert.EqualValues(t, test.told, c.Stats().Disorders)
-				assert.Equal(t, test.told, strings.Count(log.String(), "level=WARN"), log.String())
-				assert.Equal(t, 2*test.told, strings.Count(log.String(), "nested_test.go:"), log.String())
-			})
-		})
-	}
-}
-
-func TestAnAttemptUnderALeaseSaysNothingOfTheOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		c := newClient(t, s)
-		try := func(first, second string) {
-			require.NoError(t, mongolock.Do(t.Context(), c, first, func(ctx context.Context, _ *mongolock.Lease) error {
-				_, err := mongolock.TryDo(ctx, c, second, func(context.Context, *mongolock.Lease) error { return nil })
-				return err
-			}))
-		}
-		try("order:1", "customer:1")
-		try("customer:1", "order:1")
-		rival := newClient(t, s)                                                                     // so that keys are waited for, one under the other
-		for _, keys := range [][]string{{"order-items:3", "order"}, {"order:17", "order-items:3"}} { // AcquireAll has an order of its own
-			held := acquire(t, rival, "order-items:3")
-			time.AfterFunc(time.Second, func() { release(t, held) })
-			all, err := mongolock.AcquireAll(t.Context(), c, keys)
-			require.NoError(t, err)
-			require.NoError(t, all.Release())
-		}
-		assert.Zero(t, c.Stats().Disorders, "nobody can wait for the other")
-	})
-}
-
-func TestOrdersUnderOneLeaseAndOfReadersAreNoDisorder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, memstore.New())
-		in := func(ctx context.Context, how []mongolock.AcquireOption, keys ...string) {
-			var all []*mongolock.Lease
-			for _, key := range keys {
-				l, err := c.Acquire(ctx, key, how...)
-				require.NoError(t, err)
-				ctx, all = l.Context(ctx), append(all, l)
-			}
-			for _, l := range all {
-				release(t, l)
-			}
-		}
-		in(t.Context(), nil, "tenant", "order:1", "customer:1")
-		in(t.Context(), nil, "tenant", "customer:1", "order:1")
-		in(t.Context(), []mongolock.AcquireOption{mongolock.Shared()}, "price:1", "stock:1")
-		in(t.Context(), []mongolock.AcquireOption{mongolock.Shared()}, "stock:1", "price:1")
-		assert.Zero(t, c.Stats().Disorders)
 	})
 }

@@ -141,9 +141,6 @@ type Stats struct {
 	Commands map[string]uint64
 	// Unobserved counts operations of which the Observer was not told because it was too slow.
 	Unobserved uint64
-	// Disorders counts pairs of key classes that were taken in different orders, each once: see
-	// WithoutOrderCheck.
-	Disorders uint64
 }
 
 // Plus adds up the numbers of two clients. Of Ahead and of each age it keeps the greater, and
@@ -157,7 +154,6 @@ func (s Stats) Plus(t Stats) Stats {
 	s.InLine += t.InLine
 	s.CleanUps += t.CleanUps
 	s.Unobserved += t.Unobserved
-	s.Disorders += t.Disorders
 	s.Ahead = max(s.Ahead, t.Ahead)
 	s.OldestWait = max(s.OldestWait, t.OldestWait)
 	s.OldestRenewal = max(s.OldestRenewal, t.OldestRenewal)
@@ -181,7 +177,7 @@ func sums(a, b map[string]uint64) map[string]uint64 {
 // Stats returns the numbers of the client, all of one moment. It sends nothing. It takes about
 // a tenth of a microsecond for each lease and for each key that is waited for.
 func (c *Client) Stats() Stats {
-	s := Stats{Package: c.pkg, Calls: c.calls.ByName(), Unobserved: c.guard.Skipped(), Disorders: c.disorders.Load()}
+	s := Stats{Package: c.pkg, Calls: c.calls.ByName(), Unobserved: c.guard.Skipped()}
 	if counts, ok := store.As[counter](c.store); ok {
 		s.Commands = counts.Commands()
 	}

@@ -213,17 +213,6 @@ func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
 }
 
-// WithoutOrderCheck turns off the warning that keys are taken in different orders. The client
-// notes which key is waited for while another is held, as the context of the wait shows (that of
-// Do's function, or of Lease.Context). If "order:17" is waited for under "customer:3" in one place,
-// and another customer under an order in another, the client logs both places, once, and counts it
-// (Stats.Disorders): two such callers may wait for each other. A key's class is what comes before
-// its last colon or slash, without parts that have a digit. Of keys of one class only the same two
-// count. A client notes a thousand pairs.
-func WithoutOrderCheck() ClientOption {
-	return clientOption(func(c *config) error { c.noOrder = true; return nil })
-}
-
 func positive(option string, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("mongolock: %s(%v): must be positive", option, d)

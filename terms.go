@@ -38,7 +38,7 @@ type config struct {
 	observer Observer
 	margin   time.Duration // negative: the default, which depends on the TTL
 
-	noFeed, noIndex, noOrder, session bool
+	noFeed, noIndex, session bool
 }
 
 func checkText(what, s string, least, most int) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // report stands for the code under test.
@@ -133,4 +134,30 @@ func ExampleLocker_Resume() {
 		fmt.Println(resumed.Token() == begun.Token(), resumed.Release())
 	})
 	// Output: true <nil>
+}
+
+// Orders shows that code takes keys in different orders, though nothing went wrong yet. locks may as
+// well be a client on a real database.
+func ExampleOrders() {
+	inTest(func(t testing.TB) {
+		client, err := mongolock.NewWithStore(memstore.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		failing := &failingT{TB: t}
+		locks := mongolocktest.Orders(failing, client)
+		take := func(first, second string) {
+			_ = mongolock.Do(t.Context(), locks, first, func(ctx context.Context, _ *mongolock.Lease) error {
+				return mongolock.Do(ctx, locks, second, func(context.Context, *mongolock.Lease) error { return nil })
+			})
+		}
+		take("order:17", "customer:3")
+		fmt.Println("one order: failed is", failing.failed)
+		take("customer:5", "order:18")
+		fmt.Println("both: failed is", failing.failed)
+	})
+	// Output:
+	// one order: failed is false
+	// both: failed is true
 }

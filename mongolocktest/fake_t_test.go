@@ -23,3 +23,11 @@ func (*exampleT) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
 
 func (*exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 func (*exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// A failingT notes that the test fails. What it is told has the places of files.
+type failingT struct {
+	testing.TB
+	failed bool
+}
+
+func (t *failingT) Errorf(string, ...any) { t.failed = true }

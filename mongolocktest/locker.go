@@ -40,20 +40,21 @@ const stopping = time.Second
 type Locker struct {
 	*mongolock.Client
 
-	t     testing.TB
-	store *failing
-	rival *mongolock.Client // holds keys as another process; its store never fails
+	t      testing.TB
+	store  *failing
+	orders *book
+	rival  *mongolock.Client // holds keys as another process; its store never fails
 }
 
 // New makes a Locker for one test. When the test ends, the client is shut down. A
 // lease that the code under test has not released, and not lost, fails the test. So does code
-// that takes keys in different orders (see [mongolock.WithoutOrderCheck]); the log says where.
+// that takes keys in different orders, as long as it acquires by the Locker itself: see [Orders].
 //
 // The client logs to the test's log unless an option names another logger.
 func New(t testing.TB, opts ...mongolock.ClientOption) *Locker {
 	t.Helper()
 	mem := memstore.New()
-	l := &Locker{t: t, store: &failing{mem: mem}}
+	l := &Locker{t: t, store: &failing{mem: mem}, orders: newBook(t)}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	client, err := mongolock.NewWithStore(l.store, append([]mongolock.ClientOption{mongolock.WithLogger(logger)}, opts...)...)
 	if err != nil {
@@ -75,9 +76,6 @@ func (l *Locker) end() {
 		l.t.Logf("mongolocktest: %v", err)
 	}
 	held := l.leases()
-	if n := l.Stats().Disorders; n > 0 {
-		l.t.Errorf("mongolocktest: keys were taken in different orders, which can deadlock: %d times; the log says where", n)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopping)
 	defer cancel()
 	if err := l.Shutdown(ctx); err != nil {
@@ -88,6 +86,12 @@ func (l *Locker) end() {
 			l.t.Errorf("mongolocktest: the lease on %q was not released when the test ended", lease.Key())
 		}
 	}
+}
+
+// Acquire waits for a key, as that of a Client.
+func (l *Locker) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+	l.orders.waits(ctx, key)
+	return l.Client.Acquire(ctx, key, opts...)
 }
 
 // leases returns the leases that the client holds, however they were acquired.

@@ -81,19 +81,6 @@ func TestAMisuseFailsTheTestAndSaysWhy(t *testing.T) {
 			},
 			`Lose("k"): the Locker has no lease on it`,
 		},
-		"keys that are taken in different orders": {
-			func(t testing.TB) {
-				l := mongolocktest.New(t)
-				under := func(first, second string) {
-					_ = mongolock.Do(t.Context(), l, first, func(ctx context.Context, _ *mongolock.Lease) error {
-						return mongolock.Do(ctx, l, second, func(context.Context, *mongolock.Lease) error { return nil })
-					})
-				}
-				under("order:1", "customer:1")
-				under("customer:2", "order:2")
-			},
-			`keys were taken in different orders`,
-		},
 		"a lease that is never released": {
 			func(t testing.TB) { _, _ = mongolocktest.New(t).Acquire(t.Context(), "k") },
 			`the lease on "k" was not released when the test ended`,

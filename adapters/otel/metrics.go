@@ -23,14 +23,14 @@ var (
 
 // meters holds the instruments.
 type meters struct {
-	operation, wait, hold, run                              metric.Float64Histogram
-	lost, renewed, missed                                   metric.Int64Counter
-	runs                                                    metric.Int64UpDownCounter
-	leases, waiters, candidates                             metric.Int64ObservableUpDownCounter
-	inLine, cleanUps, clients                               metric.Int64ObservableUpDownCounter
-	ahead                                                   metric.Int64ObservableGauge
-	oldestWait, oldestRenewal                               metric.Float64ObservableGauge
-	storeCalls, storeCommands, unobservedCounter, disorders metric.Int64ObservableCounter
+	operation, wait, hold, run                   metric.Float64Histogram
+	lost, renewed, missed                        metric.Int64Counter
+	runs                                         metric.Int64UpDownCounter
+	leases, waiters, candidates                  metric.Int64ObservableUpDownCounter
+	inLine, cleanUps, clients                    metric.Int64ObservableUpDownCounter
+	ahead                                        metric.Int64ObservableGauge
+	oldestWait, oldestRenewal                    metric.Float64ObservableGauge
+	storeCalls, storeCommands, unobservedCounter metric.Int64ObservableCounter
 }
 
 // measure makes the instruments.
@@ -88,12 +88,11 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.storeCalls = total("lock.store.calls", "{call}", "Calls of the store.")
 	o.storeCommands = total("lock.store.commands", "{command}", "Commands to the database.")
 	o.unobservedCounter = total("lock.operations.unobserved", "{operation}", "Operations that are in no other metric, as the observer was too slow.")
-	o.disorders = total("lock.disorders", "{pair}", "Pairs of key classes that were taken in different orders, which can deadlock.")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.inLine, o.ahead, o.cleanUps, o.clients,
-		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands, o.unobservedCounter, o.disorders)
+		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands, o.unobservedCounter)
 	return err
 }
 
@@ -185,7 +184,7 @@ func (s *sources) Watch(stats func() mongolock.Stats) (stop func()) {
 		defer s.mu.Unlock()
 		if s.open[src] {
 			delete(s.open, src)
-			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved, Disorders: last.Disorders}.Plus(s.ended[last.Package])
+			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved}.Plus(s.ended[last.Package])
 		}
 	}
 }
@@ -214,7 +213,6 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds(), with)
 		to.ObserveFloat64(o.oldestRenewal, s.OldestRenewal.Seconds(), with)
 		to.ObserveInt64(o.unobservedCounter, int64(s.Unobserved), with)
-		to.ObserveInt64(o.disorders, int64(s.Disorders), with)
 		for call, n := range s.Calls {
 			to.ObserveInt64(o.storeCalls, int64(n), metric.WithAttributes(system, AttrStoreCall.String(call)))
 		}

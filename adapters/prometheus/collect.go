@@ -28,9 +28,8 @@ var (
 	calls         = desc("store_calls_total", "Calls of the store, by kind.", "call")
 	sent          = desc("store_commands_total", "Commands to the database, by name.", "command")
 	unobserved    = desc("unobserved_operations_total", "Operations that are in no other metric, as the observer was too slow.")
-	disorders     = desc("disorders_total", "Pairs of key classes that were taken in different orders, which can deadlock.")
 
-	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved, disorders}
+	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -48,7 +47,7 @@ func (c *Collector) Watch(stats func() mongolock.Stats) (stop func()) {
 			return
 		}
 		delete(c.sources, s)
-		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved, Disorders: last.Disorders}.Plus(c.ended[last.Package])
+		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved}.Plus(c.ended[last.Package])
 	}
 }
 
@@ -136,7 +135,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 			total(sent, n, command)
 		}
 		total(unobserved, s.Unobserved)
-		total(disorders, s.Disorders)
 	}
 }
 
