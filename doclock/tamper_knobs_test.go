@@ -12,7 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
-	"github.com/mongolock/mongolock/internal/test/specpath"
 )
 
 // tamper takes a safety out of the filters of a store's commands; nil: none.
@@ -87,19 +86,6 @@ func TestControlWithoutANumberALateSaveUndoesTheNextOne(t *testing.T) {
 func TestControlABulkOfDocumentsByKeyAloneFreesTheNextHolders(t *testing.T) {
 	t.Parallel()
 	assert.False(t, takenMeanwhile(t, true), "it is held all the same: naming the acquisition is not what protects")
-}
-
-func TestControlAWalkOfTheSpecificationFindsEachFault(t *testing.T) {
-	graphs := specpath.Graphs(t, "exclusive", "turns")
-	needs(t, "atomic")
-	coll := collection(t)
-	k := &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
-	for what, faulty := range specpath.WithFaults(&subject{k, t, nil}) {
-		assert.True(t, specpath.Finds(t, faulty, graphs), what)
-	}
-	k = &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
-	k.tamper(byKeyAlone)
-	assert.True(t, specpath.Finds(t, &subject{k, t, byKeyAlone}, graphs), "commands that do not name the acquisition")
 }
 
 // anyLock leaves claims that take whatever the application keeps in the lock's place.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/knob"
-	"github.com/mongolock/mongolock/internal/test/specpath"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -120,23 +119,6 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 			wrong := race.run(f, line)
 			assert.NotEmpty(t, wrong, "nobody noticed")
 			t.Log("noticed:", wrong)
-		})
-	}
-}
-
-// The safeties that are left are about commands that come late or twice: a call that is
-// answered before the next begins needs none of them.
-func TestControlAWalkOfTheSpecificationFindsTheFaultsOfThisStore(t *testing.T) {
-	graphs := specpath.Graphs(t, "exclusive", "sharing")
-	for what, knob := range map[string]*bool{
-		"ReleaseByKey": &knob.ReleaseByKey, "HandOverByKey": &knob.HandOverByKey, "RenewalUpserts": &knob.RenewalUpserts,
-		"RenewalSets": &knob.RenewalSets, "CounterToken": &knob.CounterToken, "JoinWritesMap": &knob.JoinWritesMap,
-		"LineIgnored": &knob.LineIgnored, "UndoDeletes": &knob.UndoDeletes,
-	} {
-		t.Run(what, func(t *testing.T) {
-			faulty(t, knob)
-			f := newFixture(t)
-			assert.True(t, specpath.Finds(t, &subject{f, f.store}, graphs))
 		})
 	}
 }

@@ -34,17 +34,8 @@ func main() {
 	dir := flag.String("dir", "docs/internals/spec", "the folder of the specifications")
 	only := flag.String("run", "", "a regular expression: only the checks whose names match")
 	large := flag.Bool("large", false, "the checks that take minutes to hours")
-	graphs := flag.String("graphs", "", "a folder: leave the graphs of Store.tla there, all or those named, and check nothing")
 	parallel := flag.Int("p", runtime.GOMAXPROCS(0), "how many checks run at once, with one thread each")
 	flag.Parse()
-
-	if *graphs != "" {
-		if err := draw(*jar, *dir, *graphs, flag.Args()); err != nil {
-			fmt.Fprintln(os.Stderr, "spec: -graphs:", err)
-			os.Exit(1)
-		}
-		return
-	}
 
 	names, err := regexp.Compile(*only)
 	if err != nil {

@@ -21,6 +21,8 @@ func TestControlTheVectorsTellALibraryWithoutASafety(t *testing.T) {
 		"ReleaseDropsLine": &knob.ReleaseDropsLine, "ReleaseKeepsRev": &knob.ReleaseKeepsRev, "RenewalSets": &knob.RenewalSets,
 		"SwapByRevAlone": &knob.SwapByRevAlone, "GrantOutOfTurn": &knob.GrantOutOfTurn, "StalePassedBlindly": &knob.StalePassedBlindly,
 		"OfferUncompared": &knob.OfferUncompared, "UnderUnseen": &knob.UnderUnseen,
+		"LineIgnored": &knob.LineIgnored, "ReleaseByKey": &knob.ReleaseByKey, "CounterToken": &knob.CounterToken,
+		"RenewalUpserts": &knob.RenewalUpserts, "JoinWritesMap": &knob.JoinWritesMap,
 	} {
 		t.Run(name, func(t *testing.T) {
 			*safety = true
