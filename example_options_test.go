@@ -253,35 +253,6 @@ func ExampleFreeIdle() {
 	// <nil>
 }
 
-// A restore is more urgent than the reports that wait already.
-func ExamplePriority() {
-	ctx, store := context.Background(), memstore.New()
-	client := connect(store)
-	defer client.Close()
-
-	held := mustAcquire(client, "index")
-	done := make(chan string)
-	wait := func(name string, priority int) {
-		locks := connect(store)
-		defer locks.Close()
-		lease := mustAcquire(locks, "index", mongolock.Priority(priority))
-		done <- name
-		_ = lease.Release()
-	}
-	go wait("report", 0)
-	for status := (mongolock.Status{}); len(status.Line) < 1; status, _ = client.Inspect(ctx, "index") {
-	}
-	go wait("restore", 1)
-	for status := (mongolock.Status{}); len(status.Line) < 2; status, _ = client.Inspect(ctx, "index") {
-	}
-	_ = held.Release()
-	fmt.Println(<-done)
-	fmt.Println(<-done)
-	// Output:
-	// restore
-	// report
-}
-
 // A batch gives way to others between two pieces, and goes on later.
 func ExampleYielding() {
 	store := memstore.New()

@@ -40,7 +40,7 @@ func init() {
 		if err != nil {
 			return inside.Terms{}, err
 		}
-		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Linger: t.linger, MaxWait: t.maxWait, Logger: conf.logger, Priority: t.priority, Note: t.note}, nil
+		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Linger: t.linger, MaxWait: t.maxWait, Logger: conf.logger, Note: t.note}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
 		c := client.(*Client)

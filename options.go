@@ -131,20 +131,6 @@ func (t *terms) checkWeight() error {
 	return nil
 }
 
-// Priority makes the caller wait before those of a lower priority, from 0, as without this option, to
-// 9. Who has the key keeps it: see Wanted and Yielding. A steady stream of callers keeps all lower
-// ones out. The calls of one client stand in one queue, in their order, and it stands in line with the
-// priority of the first. A full line, of 64 clients, takes none of any priority. What does not wait, as
-// TryAcquire, has no use for a priority.
-func Priority(n int) AcquireOption {
-	return acquireOption(func(t *terms) error {
-		if t.priority = n; n < 0 || n > store.PriorityMost {
-			return fmt.Errorf("mongolock: Priority(%d): must be between 0 and %d", n, store.PriorityMost)
-		}
-		return nil
-	})
-}
-
 func (t *terms) share(mode store.Mode, limit int) error {
 	if t.mode != store.Exclusive && (t.mode != mode || t.limit != limit) {
 		return errors.New("mongolock: Shared and OneOf: only one of them can be given, and only one number of permits")

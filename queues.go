@@ -100,8 +100,8 @@ func (qs *queues) pass(q *queue) {
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
 // granted the key at once, and the next one has the same place: so it is made once.
 func (qs *queues) placeFor(t *terms) store.Place {
-	if t.shares() || t.priority > 0 {
-		return store.NewPlace(t.mode, t.limit, qs.watch.Address()).Weighing(t.weight).Before(t.priority)
+	if t.shares() {
+		return store.NewPlace(t.mode, t.limit, qs.watch.Address()).Weighing(t.weight)
 	}
 	if qs.place == "" {
 		qs.place = store.NewPlace(t.mode, t.limit, qs.watch.Address())
@@ -147,7 +147,7 @@ func (qs *queues) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 }
 
 // unlink removes w, and passes the turn on if w was the head. The next head takes over the place
-// of the head in the line, if it asks in the same mode, with the same priority. Otherwise unlink
+// of the head in the line, if it asks in the same mode. Otherwise unlink
 // returns the place, to be given up.
 func (qs *queues) unlink(w *waiter) (unused places.Unused) {
 	q := w.queue
@@ -173,7 +173,7 @@ func (qs *queues) unlink(w *waiter) (unused places.Unused) {
 	if q.head != nil && q.tooHeavy(q.head) && qs.clock.Now().Sub(q.seenAt) < passFor {
 		q.favour()
 	}
-	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight, q.head.terms.priority) {
+	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight) {
 		if q.view.Joined {
 			unused = places.Unused{Key: q.key, Place: q.view.Place, Seen: q.view.In}
 		}

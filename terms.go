@@ -24,7 +24,6 @@ type terms struct {
 	noRenewal bool
 	freeIdle  bool
 	yields    bool
-	priority  int
 	mode      store.Mode
 	limit     int // of permits; 1 for exclusive, 0 for shared
 	weight    int // how many of the permits; 0: Weight was not given

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -91,9 +90,6 @@ func (l *Locks[T]) TryClaim(ctx context.Context, filter, sort any, opts ...mongo
 // pool checks the arguments of a claim together, and returns its pool.
 func (l *Locks[T]) pool(ctx context.Context, filter, sort any, opts []mongolock.AcquireOption) (*pool, error) {
 	errs := []error{l.check(opts)}
-	if terms, err := inside.TermsOf(nil, "document", opts); err == nil && terms.Priority > 0 {
-		errs = append(errs, fmt.Errorf("doclock: claim: Priority(%d): claims of one of many stand in no line; sort says which comes first", terms.Priority))
-	}
 	f, err := marshal(filter)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("doclock: claim: the filter: %w", err))

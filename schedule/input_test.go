@@ -46,9 +46,6 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"With(MinHold(1s)): a due time is claimed once": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.MinHold(time.Second)))
 		},
-		"With(Priority(1)): a claim does not wait": func(s *schedule.Scheduler) error {
-			return s.Add("j", minute, nothing, schedule.With(mongolock.Priority(1)))
-		},
 		`With(Note("n")): a job's runs have no note`: func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.Note("n")))
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -62,32 +61,6 @@ func ExamplePlace_Mode() {
 	// Output:
 	// permits 3
 	// exclusive 1
-}
-
-// A place of a higher priority joins before those of lower ones.
-func ExamplePlace_Joins() {
-	var line []store.Waiter
-	for _, priority := range []int{0, 5, 0, 9, 5} {
-		p := store.NewPlace(store.Exclusive, 1, "").Before(priority)
-		line = slices.Insert(line, p.Joins(line), store.Waiter{Place: p})
-	}
-	for _, w := range line {
-		fmt.Print(w.Place.Priority(), " ")
-	}
-	// Output:
-	// 9 5 5 0 0
-}
-
-func ExamplePlace_Before() {
-	fmt.Println(store.NewPlace(store.Exclusive, 1, "").Before(5).Priority())
-	// Output:
-	// 5
-}
-
-func ExamplePlace_Priority() {
-	fmt.Println(store.NewPlace(store.Exclusive, 1, "").Priority())
-	// Output:
-	// 0
 }
 
 // A waiter without an address polls.

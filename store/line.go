@@ -50,39 +50,6 @@ func (p Place) Weight() int {
 	return 1
 }
 
-// PriorityMost is the highest priority.
-const PriorityMost = 9
-
-// Before returns the place with a priority from 0 to PriorityMost. One of a higher priority joins a line before
-// those of lower ones.
-func (p Place) Before(priority int) Place {
-	if priority == 0 {
-		return p
-	}
-	return p + Place(":"+strconv.Itoa(priority))
-}
-
-// Priority returns the priority of a place, 0 if it says none.
-func (p Place) Priority() int {
-	if strings.Count(string(p), ":") != 3 {
-		return 0
-	}
-	if n, err := strconv.Atoi(string(p[strings.LastIndexByte(string(p), ':')+1:])); err == nil && n > 0 && n <= PriorityMost {
-		return n
-	}
-	return 0
-}
-
-// Joins returns at which index of a line a place joins it: before the first of a lower priority.
-func (p Place) Joins(line []Waiter) int {
-	for i, w := range line {
-		if w.Place.Priority() < p.Priority() {
-			return i
-		}
-	}
-	return len(line)
-}
-
 // Mode returns the mode of the claim that waits, and its limit. The mode is empty for a place
 // that is none of this library's. Such a place is never offered a key.
 func (p Place) Mode() (m Mode, limit int) {

@@ -25,7 +25,7 @@ func TestAPlaceOfAnotherShapeIsOfferedNothing(t *testing.T) {
 
 func TestAPlaceIsShort(t *testing.T) {
 	assert.Equal(t, 1, store.Place("p20w9223372036854775807:a:b").Weight(), "sums of any weights fit an int")
-	p := store.NewPlace(store.Permits, 10_000, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq").Weighing(10_000).Before(store.PriorityMost)
+	p := store.NewPlace(store.Permits, 10_000, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq").Weighing(10_000)
 	assert.LessOrEqual(t, len(p), 64)
 	assert.NotContains(t, p, ".")
 	assert.NotContains(t, p, "$")

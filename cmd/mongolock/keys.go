@@ -48,8 +48,6 @@ type waiterView struct {
 	Since  time.Time  `json:"since"`
 	Seen   time.Time  `json:"seen"` // when it last said that it still waits
 
-	Priority int `json:"priority,omitempty"`
-
 	Offered bool `json:"offered,omitempty"` // it may have the key now
 	Stale   bool `json:"stale,omitempty"`   // it was not seen for so long that it is passed
 	Polls   bool `json:"polls,omitempty"`   // it hears no wake-ups
@@ -77,7 +75,7 @@ func viewOf(s mongolock.Status) keyView {
 	offered := line[:s.Offered(line)]
 	for _, w := range s.Line {
 		mode, limit := w.Place.Mode()
-		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == "", Priority: w.Place.Priority()}
+		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == ""}
 		view.Offered = slices.Contains(offered, w.Place)
 		if mode == store.Permits {
 			view.Limit, view.Weight = limit, severalOf(w.Place.Weight())
@@ -325,9 +323,6 @@ func (c *showCmd) Run(a *app) error {
 // waitOf says how, and for how long, a process waits.
 func (v keyView) waitOf(w waiterView) (string, tone) {
 	text := inMode(w.Mode, w.Limit, w.Weight, "in an unknown mode") + ", for " + span(v.Now.Sub(w.Since))
-	if w.Priority > 0 {
-		text += fmt.Sprintf(", with priority %d", w.Priority)
-	}
 	switch {
 	case w.Stale:
 		return text + ", stale: not seen for " + span(v.Now.Sub(w.Seen)), red

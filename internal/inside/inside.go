@@ -65,8 +65,7 @@ type Terms struct {
 	MaxWait time.Duration
 	Logger  *slog.Logger // the client's
 
-	Priority int
-	Note     string
+	Note string
 }
 
 // TermsOf returns what a mongolock.Locker asks for when it acquires key with options,

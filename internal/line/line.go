@@ -154,8 +154,8 @@ func (v *View) Look() { v.look = true }
 func (v *View) Away() { v.first, v.beside = "", nil }
 
 // Serves reports whether another waiter can take over the place.
-func (v *View) Serves(m store.Mode, limit, weight, priority int) bool {
-	return v.Mode == m && v.Limit == limit && v.Place.Weight() == max(1, weight) && v.Place.Priority() == priority
+func (v *View) Serves(m store.Mode, limit, weight int) bool {
+	return v.Mode == m && v.Limit == limit && v.Place.Weight() == max(1, weight)
 }
 
 // Woken reports whether the next claim does not wait for its time.

@@ -37,7 +37,7 @@ func (r *record) join(now time.Time, c store.Claim) store.Place {
 	if len(r.Line) >= store.LineMost {
 		return ""
 	}
-	r.Line = slices.Insert(r.Line, c.Place.Joins(r.Line), store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
+	r.Line = append(r.Line, store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
 	return c.Place
 }
 

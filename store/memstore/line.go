@@ -41,7 +41,7 @@ func (r *record) join(now time.Time, c *store.Claim) store.Place {
 	if len(r.line) >= store.LineMost {
 		return ""
 	}
-	r.line = slices.Insert(r.line, c.Place.Joins(r.line), store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
+	r.line = append(r.line, store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
 	return c.Place
 }
 

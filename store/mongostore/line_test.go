@@ -216,33 +216,6 @@ func TestEachSafetyOfTheLineHoldsInItsRace(t *testing.T) {
 	}
 }
 
-// TestAWriterPassesNobodyWhoCameBeforeItUnseen: behind a claim of more permits than are set a writer
-// may have the key. If that one leaves, and one of a higher priority comes, the writer is as far
-// from the front as before.
-func TestAWriterPassesNobodyWhoCameBeforeItUnseen(t *testing.T) {
-	t.Parallel()
-	f, line := newFixtureOnLine(t)
-	other := f.another()
-	_, err := other.SetLimit(f.ctx(), "k", 1)
-	require.NoError(t, err)
-	first := permitClaim("k", 4, time.Minute)
-	f.acquire(other, first)
-	heavy := permitClaim("k", 4, time.Minute)
-	heavy.Weight, heavy.Place = 2, store.NewPlace(store.Permits, 4, "here").Weighing(2)
-	f.waits(other, heavy)
-	writer := f.waits(f.store, exclusiveClaim("k", time.Minute))
-	f.release(first.Ref)
-	did := meanwhile(line, isTakeover, func() {
-		_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
-			{Key: "$set", Value: bson.D{{Key: "line", Value: bson.A{"x:here:1:9", string(writer.Place)}}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits.x:here:1:9.seen", Value: true}}},
-		})
-		assert.NoError(t, err)
-	})
-	_, err = f.store.Acquire(f.ctx(), anew(writer))
-	require.True(t, did())
-	assert.Error(t, err, "a writer passed one of a higher priority that it had not seen")
-}
-
 // Readers that are offered the key together come together: none of them loses a race, and has to
 // look again.
 func TestReadersThatAreOfferedTheKeyLoseNoRace(t *testing.T) {

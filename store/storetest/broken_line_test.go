@@ -16,8 +16,6 @@ import (
 var brokenLines = []broken{
 	{"JoinsAtTheFront", func() store.Store { return joinsAtTheFront{newSound()} },
 		[]string{"ARefusedClaimJoinsTheLineAtItsEnd"}},
-	{"PriorityJoinsAtTheEnd", func() store.Store { return priorityJoinsAtTheEnd{newSound()} },
-		[]string{"APlaceOfAHigherPriorityJoinsBeforeLowerOnes", "AllThatJoinAtOnceStandByPriority"}},
 	{"AskingAgainCostsThePlace", func() store.Store { return askingAgainCostsThePlace{newSound()} },
 		[]string{"AWaiterThatAsksAgainKeepsItsPlace"}},
 	{"AskingAgainIsNotSeen", func() store.Store { return askingAgainIsNotSeen{newSound()} },
@@ -289,13 +287,4 @@ func (s hintOfLineBelieved) Release(_ context.Context, batch []store.Ending) []s
 		}
 		return answer
 	})
-}
-
-type priorityJoinsAtTheEnd struct{ sound }
-
-func (s priorityJoinsAtTheEnd) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if c.Place.Priority() > 0 {
-		c.Place = c.Place[:len(c.Place)-1] + "0"
-	}
-	return s.Store.Acquire(ctx, c)
 }

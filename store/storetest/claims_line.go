@@ -11,8 +11,6 @@ import (
 
 var lineClaims = []claim{
 	{"ARefusedClaimJoinsTheLineAtItsEnd", aRefusedClaimJoinsTheLineAtItsEnd},
-	{"APlaceOfAHigherPriorityJoinsBeforeLowerOnes", aPlaceOfAHigherPriorityJoinsBeforeLowerOnes},
-	{"AllThatJoinAtOnceStandByPriority", allThatJoinAtOnceStandByPriority},
 	{"AWaiterThatAsksAgainKeepsItsPlace", aWaiterThatAsksAgainKeepsItsPlace},
 	{"AllThatJoinAtOnceStandInLine", allThatJoinAtOnceStandInLine},
 	{"AFullLineTakesNoFurtherPlace", aFullLineTakesNoFurtherPlace},
@@ -112,46 +110,6 @@ func aRefusedClaimJoinsTheLineAtItsEnd(e *env) {
 		}
 	})
 	e.holds(h)
-}
-
-func aPlaceOfAHigherPriorityJoinsBeforeLowerOnes(e *env) {
-	h := e.hold(e.key("awaited"), long)
-	ranked := func(priority int) store.Claim {
-		c := e.placed(e.claim(h.Key, long))
-		c.Place = c.Place.Before(priority)
-		return e.waits(c)
-	}
-	a, b, c, d := ranked(0), ranked(5), ranked(0), ranked(5)
-	e.line(h.Key, b, d, a, c)
-	f, g := ranked(9), ranked(1)
-	e.waits(a)
-	e.line(h.Key, f, b, d, g, a, c)
-	e.release(h.Ref)
-	for _, first := range []store.Claim{f, b, d, g, a, c} {
-		for _, other := range []store.Claim{a, c} {
-			if first.Place != other.Place && first.Place != a.Place {
-				e.waits(other)
-			}
-		}
-		e.release(e.granted(e.anew(first)).Ref)
-	}
-}
-
-func allThatJoinAtOnceStandByPriority(e *env) {
-	for range e.rounds(20, 2) {
-		h := e.hold(e.key("awaited"), long)
-		var wg sync.WaitGroup
-		for i := range 10 {
-			c := e.placed(e.claim(h.Key, long))
-			c.Place = c.Place.Before(i % 4)
-			wg.Go(func() { e.waits(c) })
-		}
-		wg.Wait()
-		line := e.look(h.Key).Line
-		if len(line) != 10 || !slices.IsSortedFunc(line, func(a, b store.Waiter) int { return b.Place.Priority() - a.Place.Priority() }) {
-			e.Errorf("ten joined at once, of priorities 0 to 3, and the line is %v", line)
-		}
-	}
 }
 
 func aWaiterThatAsksAgainKeepsItsPlace(e *env) {

@@ -143,50 +143,16 @@ func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err 
 		[]bson.E{{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places() + "." + strconv.Itoa(store.LineMost-1))},
 		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
 		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
-	if c.InLine = image.Found(); !c.InLine || err != nil || c.Place.Priority() == 0 {
-		return image, err
-	}
-	return s.moveUp(ctx, c, image)
-}
-
-// moveTries is how often a place tries to move up while others come and go.
-const moveTries = 16
-
-// moveUp moves the place of a claim before those of lower priorities, if the image shows some before
-// it. It compares the line as a whole, and looks again if that has changed.
-func (s *Steps[R, X]) moveUp(ctx context.Context, c *Claim, image Image[R]) (Image[R], error) {
-	for range moveTries {
-		line := image.Record.Waiters()
-		at := indexOf(line, c.Place)
-		if at < 0 || c.Place.Joins(line[:at]) == at {
-			return image, nil
-		}
-		before := Places(line)
-		after := slices.Insert(slices.Delete(slices.Clone(before), at, at+1), c.Place.Joins(line[:at]), c.Place)
-		moved, err := s.step(ctx, Wait, c, []bson.E{{Key: s.Lock.places(), Value: listed(before)}}, mongobase.Change{}.Set(s.Lock.places(), listed(after)))
-		if err != nil || moved.Found() {
-			return moved, err
-		}
-		image, err = s.refresh(ctx, c)
-		if c.InLine = err == nil && image.Found(); !c.InLine { // it was passed meanwhile
-			return image, err
-		}
-	}
-	return image, nil
+	c.InLine = image.Found()
+	return image, err
 }
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image
 // shows the line.
 func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim) (Image[R], error) {
-	image, err := s.refresh(ctx, c)
-	if c.InLine = err == nil && image.Found(); !c.InLine || c.Place.Priority() == 0 {
-		return image, err
-	}
-	return s.moveUp(ctx, c, image)
-}
-
-func (s *Steps[R, X]) refresh(ctx context.Context, c *Claim) (Image[R], error) {
-	return s.step(ctx, Refresh, c, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
+	image, err := s.step(ctx, Refresh, c, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
+	c.InLine = err == nil && image.Found()
+	return image, err
 }
 
 // Sample writes nothing but the server's time: through a mongos, where only a write tells that, if
@@ -285,8 +251,8 @@ func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place, s
 // what it takes out of the line, as the line was seen: the claim's place, and before it those that
 // do not count. A place that its waiter was seen at since counts again.
 //
-// Behind other sharers a sharer may have the key too. What comes before it only vanishes, or has
-// a higher priority, so nothing but its own place is compared.
+// Behind other sharers a sharer may have the key too. What comes before it only vanishes, so nothing but its
+// own place is compared.
 func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mongobase.Change) {
 	line, at := seen.Line, indexOf(seen.Line, c.Place)
 	switch {

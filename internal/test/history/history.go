@@ -42,7 +42,6 @@ const (
 
 	Stood Kind = "stands"      // has a new place at the end of a line
 	Waits Kind = "still waits" // knows of a place that its waiter lives
-	Moved Kind = "moves up"    // has a place before those of lower priorities
 	Left  Kind = "is left"     // has a place no more
 )
 
@@ -136,7 +135,6 @@ type History struct {
 	Deaths   bool          // nothing but that clients died
 	End      time.Duration // when all calls must have been answered; 0: not judged
 	NoDB     bool          // the database was not observed: only beliefs are known
-	Ranked   bool          // calls have priorities
 	Numbered bool          // writes had transaction numbers
 
 	DecideIn time.Duration // how long the search for an order of a key's grants may take; 0: the usual time

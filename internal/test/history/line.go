@@ -30,8 +30,6 @@ type standing struct {
 	unknown bool          // kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
-	said    time.Duration // when its claim last said that it waits, which is its look
-	moved   time.Duration // when it moved before others by its priority
 	ready   readiness
 }
 
@@ -95,7 +93,6 @@ type queue struct {
 	failed  map[int]time.Duration    // by Op
 	waits   map[int][]*wait          // by client
 	streak  streak
-	ranked  bool // places have priorities
 	set     settings
 	found   []Violation
 }
@@ -113,7 +110,7 @@ type write struct {
 func (h *History) writesOf() map[string][]*write {
 	all := map[string][]*write{}
 	for _, e := range h.Events {
-		if !slices.Contains([]Kind{Applied, Dropped, Shortened, Extended, Stood, Waits, Moved, Left}, e.Kind) {
+		if !slices.Contains([]Kind{Applied, Dropped, Shortened, Extended, Stood, Waits, Left}, e.Kind) {
 			continue
 		}
 		list := all[e.Key]
@@ -292,9 +289,8 @@ func (q *queue) judge(w *write) {
 			q.violation("place lost", w.at, "client %d waits, and its place goes with a holder", p.client)
 		case q.h.primaryChanged(w.began, w.at) && !slices.ContainsFunc(w.applied, func(e Event) bool { return !e.Shared }):
 			// It was the first in the line of a deposed primary. A claim alone compares who is.
-		case index == 0 && !q.ranked, passed > 1:
+		case index == 0, passed > 1:
 			q.violation("place lost", w.at, "client %d waits, and client %d, which is not the next, takes it out of the line", p.client, w.client)
-		case q.ranked: // one of a higher priority may have come: and stand between, or have had the key and left, unseen
 		case p.offered == never || w.began-p.offered < p.graced()*time.Duration(index)-q.tol:
 			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; it is offered the key since %v", p.client, w.client, w.began, p.offered)
 		}
@@ -331,10 +327,7 @@ func (q *queue) passes(w *write, i int) int {
 
 // inTurn checks that a claim which is granted overtakes nobody.
 func (q *queue) inTurn(w *write, e Event) {
-	at, looked := q.index(e.Place), w.began
-	if at >= 0 {
-		looked = min(looked, q.line[at].said)
-	}
+	at := q.index(e.Place)
 	switch {
 	case at < 0:
 		at = len(q.line)
@@ -344,39 +337,12 @@ func (q *queue) inTurn(w *write, e Event) {
 		return // what came before it was gone, which compares no more than its own place, and came back
 	}
 	before := slices.DeleteFunc(q.before(at, w.at), func(p *standing) bool {
-		if e.Shared && p.moved > looked {
-			return true // it came after the claim's look, which compares no more than its own place
-		}
 		return slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })
 	})
 	if len(before) == 0 || e.Place != "" && e.Shared && q.mayBe(e.Mode, before, w.at) {
 		return
 	}
 	q.violation("out of turn", w.at, "client %d is granted the key before client %d, which stands in line since %v", e.Client, before[0].client, before[0].joined)
-}
-
-// moveUp puts a place before those of lower priorities, as its claim does.
-func (q *queue) moveUp(place string, at time.Duration) {
-	i := q.index(place)
-	if i < 0 {
-		return
-	}
-	p := q.line[i]
-	p.moved = at
-	q.line = slices.Delete(q.line, i, i+1)
-	if lower := slices.IndexFunc(q.line[:i], func(o *standing) bool { return priorityOf(o.place) < priorityOf(place) }); lower >= 0 {
-		i = lower
-	}
-	q.line = slices.Insert(q.line, i, p)
-}
-
-func priorityOf(place string) int {
-	parts := strings.Split(place, ":")
-	if len(parts) < 4 {
-		return 0
-	}
-	n, _ := strconv.Atoi(parts[3])
-	return n
 }
 
 func (q *queue) index(place string) int {
@@ -404,16 +370,13 @@ func (q *queue) apply(w *write) {
 	for _, e := range w.rest {
 		switch h, known := q.holders[e.ID]; {
 		case e.Kind == Stood:
-			q.ranked = q.ranked || priorityOf(e.Place) > 0
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
 			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at) || q.h.hindered(e.Owner, w.at, w.at-1, w.at)
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, said: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
-		case e.Kind == Moved:
-			q.moveUp(e.Place, w.at)
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].op, q.line[i].until, q.line[i].said, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, w.at, false, 0
+				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
 			}
 		case known:
 			revived = revived || h.over <= w.at+q.tol

@@ -27,10 +27,6 @@ func stood(ms, client int, place string) Event {
 	return Event{Kind: Stood, At: at(ms), Began: at(ms), Key: "k", Client: client, Owner: client, Place: place, Until: at(ms + 90000)}
 }
 
-func moved(ms, client int, place string) Event {
-	return Event{Kind: Moved, At: at(ms), Began: at(ms), Key: "k", Client: client, Owner: client, Place: place}
-}
-
 func extended(ms, client int, id string, until int) Event {
 	return Event{Kind: Extended, At: at(ms), Began: at(ms), Key: "k", Client: client, ID: id, Until: at(until)}
 }
@@ -84,13 +80,7 @@ func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 		"the one before is taken out by nobody in line": {inLineOnce(10000, gone(10500, 2, 1, "x:one:1")), "passed early"},
 		"a reader's look, in an election":               {inLineOnce(10000, election(9000, 11000), gone(10500, 2, 1, "x:one:1")), ""},
 		"a writer's claim, in an election":              {inLineOnce(10000, append([]Event{election(9000, 11000)}, takes(10501, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
-		"by one of a higher priority": {inLineOnce(10000, append([]Event{stood(4000, 3, "x:three:3:5"), moved(4100, 3, "x:three:3:5")},
-			takes(10001, 3, "x:three:3:5", "a")...)...), ""},
-		"by one of a higher priority that did not move up": {inLineOnce(10000, append([]Event{stood(4000, 3, "x:three:3:5")},
-			takes(10001, 3, "x:three:3:5", "a")...)...), "out of turn"},
-		"two at once, where there are priorities": {inLineOnce(10000, append([]Event{stood(4000, 3, "x:three:3:5")},
-			append(takes(11201, 3, "x:three:3:5", "a", "x:one:1"), gone(11201, 3, 2, "x:two:2"))...)...), "place lost"},
-		"by the TTL index": {inLineOnce(10000, Event{Kind: Left, At: at(10500), Key: "k", Owner: 1, Client: 1, Place: "x:one:1", Note: Swept}), "place lost"},
+		"by the TTL index":                              {inLineOnce(10000, Event{Kind: Left, At: at(10500), Key: "k", Owner: 1, Client: 1, Place: "x:one:1", Note: Swept}), "place lost"},
 	} {
 		found := checksOf(inLine(c.h))
 		if c.wrong == "" {

@@ -64,8 +64,8 @@ func (q *queue) forgotten(p *standing, until time.Duration) {
 
 // givenUp checks that a client whose caller goes on waiting does not give up its place.
 func (q *queue) givenUp(p *standing, by *write) {
-	if !q.h.quiet() || len(by.applied) > 0 || p.late || q.h.Ranked {
-		return // the next of a client's queue needs another place if it has another priority
+	if !q.h.quiet() || len(by.applied) > 0 || p.late {
+		return
 	}
 	if slices.ContainsFunc(q.line, func(o *standing) bool { return o != p && o.client == p.client && o.mode == p.mode }) {
 		return // of a call that is over, whose claim came late

@@ -81,23 +81,7 @@ func lineEvents(before, after []place, e history.Event) (all []history.Event) {
 	for _, p := range rest {
 		add(history.Left, p)
 	}
-	for i, p := range after { // by priority
-		if by := store.Place(p.name).Priority(); by > 0 && movedUp(before, after, i) {
-			add(history.Moved, p)
-		}
-	}
 	return all
-}
-
-// movedUp reports whether the nth place of a line stands before one that was there before it.
-func movedUp(before, after []place, n int) bool {
-	was := func(p place) int {
-		if i := slices.IndexFunc(before, func(o place) bool { return o.name == p.name }); i >= 0 {
-			return i
-		}
-		return len(before)
-	}
-	return slices.ContainsFunc(after[n+1:], func(o place) bool { return was(o) < was(after[n]) })
 }
 
 // claimed returns the place of a client that a grant to it took out of the line.

@@ -63,9 +63,6 @@ func (u *user) mix() bool {
 	if !m.Shared && d.chance(300) {
 		opts = append(opts, mongolock.Yielding())
 	}
-	if d.chance(300) {
-		opts = append(opts, mongolock.Priority(1+d.n(3)))
-	}
 	u.acquire(key, m, try, patience, opts...)
 	return true
 }

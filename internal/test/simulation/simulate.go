@@ -236,7 +236,6 @@ func (w *world) outcome(s Settings) *Outcome {
 	}
 	h.Tolerance = w.plan.clockSkew + s.Late + time.Millisecond
 	h.NoFaults, h.Deaths = w.plan.noFaults && !w.plan.deaths, w.plan.deaths
-	h.Ranked = w.plan.mixed
 	h.End, h.Numbered = w.since(), w.plan.retries && w.plan.servers != standalone
 	h.GhostLimit, h.LateGhostLimit, h.IdleLimit = time.Second, 8*time.Second, 1500*time.Millisecond
 	if w.plan.servers == routers || w.plan.servers == single { // no election is known: a holder has to be seen still
