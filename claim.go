@@ -189,9 +189,7 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, opts []Acquir
 	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
 	granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
-	if err == nil || errors.Is(err, ErrHeld) {
-		c.warnOfTraps(t)
-	} else if errors.As(err, new(*abandoned)) {
+	if errors.As(err, new(*abandoned)) {
 		err = &fault{op: "acquire", key: keys[0], err: err} // the claims go on, and their outcome will be known
 	}
 	out := Outcome{Err: err, Count: len(granted)}

@@ -47,7 +47,6 @@ type Client struct {
 	together store.BulkAcquirer // nil: the store has no bulks of claims
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	sessions *sessions          // nil: the leases of this client are renewed one by one
-	warning  warning
 	returner returner
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
@@ -98,7 +97,6 @@ func newClient(s store.Store, conf config) *Client {
 		store:   s,
 		closeOK: make(chan struct{}),
 	}
-	c.warning.store, _ = store.As[trapWarner](s)
 	c.together, _ = s.(store.BulkAcquirer)
 	if of, ok := s.(inside.Packaged); ok {
 		c.pkg = of.Package()
@@ -191,9 +189,6 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1
-	}
-	if err == nil || errors.Is(err, ErrHeld) {
-		c.warnOfTraps(t)
 	}
 	end(out)
 	return lease, err

@@ -59,7 +59,6 @@ func init() {
 		}
 		return w
 	}
-	inside.Warned = func(client any) { client.(*Client).warning.given.Store(true) }
 	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).watch.Linger = d }
 	inside.EndLinger = func(client any) {
 		c := client.(*Client)

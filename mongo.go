@@ -3,9 +3,6 @@ package mongolock
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -66,34 +63,3 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 
 // A counter is a store that counts the commands that it sends, by name.
 type counter interface{ Commands() map[string]uint64 }
-
-// A trapWarner is a store that knows what goes wrong with locks on its deployment, as the one
-// on MongoDB does. It logs that, and sends some commands to find out.
-type trapWarner interface {
-	WarnOfTraps(ctx context.Context, to *slog.Logger) error
-}
-
-// A warning has the store warn once.
-type warning struct {
-	store trapWarner // nil: the store knows of no traps
-	given atomic.Bool
-	tries atomic.Int32
-}
-
-// warnOfTraps has the store warn, in the background, after the first claim that was answered.
-// No call waits for that. If the connection pool has only one connection, renewals have to
-// wait: so the warning takes at most an eighth of the claim's TTL, and is tried again after
-// later claims.
-func (c *Client) warnOfTraps(t *terms) {
-	w := &c.warning
-	if w.store == nil || w.given.Load() || w.given.Swap(true) {
-		return
-	}
-	c.background.Go(func() {
-		ctx, cancel := c.background.Within(context.Background(), min(t.ttl/8, time.Second))
-		defer cancel()
-		if err := w.store.WarnOfTraps(ctx, c.logger); err != nil && w.tries.Add(1) < 5 {
-			w.given.Store(false)
-		}
-	})
-}

@@ -15,7 +15,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -48,7 +47,6 @@ func TestEachStepIsOneCommand(t *testing.T) {
 	var tap testserver.Tap
 	coll := collection(t, tap.On)
 	locks := locksOn[order](t, coll)
-	inside.Warned(locks.client)
 	put(t, coll, order{ID: "o"})
 	must(locks.TryAcquire(t.Context(), ID("o")))(t).Release() // the first one also sends a hello
 	tap.TakeNames()

@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
@@ -140,10 +139,8 @@ func TestSettingADocumentAsideTakesTwoCommands(t *testing.T) {
 	coll := collection(t, tap.On)
 	messages(t, coll, 1)
 	first := locksOn[message](t, coll)
-	inside.Warned(first.client)
 	require.NoError(t, must(first.TryClaim(t.Context(), pending, oldest))(t).Release())
 	locks := locksOn[message](t, coll, MaxAttempts(1))
-	inside.Warned(locks.client)
 	must(locks.TryAcquire(t.Context(), ID(0)))(t).Release() // the first one also sends a hello
 	tap.TakeNames()
 	_, err := locks.TryClaim(t.Context(), pending, oldest)

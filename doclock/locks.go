@@ -54,6 +54,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 		return nil, err
 	}
 	l := &Locks[T]{store: s, client: client, codec: c, lease: conf.lease, maxAttempts: conf.maxAttempts, logger: terms.Logger}
+	s.base.LogTo(l.logger)
 	l.pools.begin(s)
 	return l, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -97,11 +96,6 @@ func newDocStore(coll *mongo.Collection, field string) *docStore {
 
 // Commands returns the number of commands sent so far, including those of the notices.
 func (s *docStore) Commands() map[string]uint64 { return s.base.Commands() }
-
-// WarnOfTraps logs what is known to go wrong with locks on the deployment.
-func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
-	return s.base.WarnOfTraps(ctx, to)
-}
 
 // A reply is the answer of one command, with the lock in it.
 type reply = mongolease.Image[record]

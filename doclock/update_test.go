@@ -15,7 +15,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
@@ -30,7 +29,6 @@ func onASet(t *testing.T, test func(t *testing.T, s *replicaSet, coll *mongo.Col
 		coll := s.collection(t)
 		put(t, coll, order{ID: "o", State: "new", Total: 40})
 		locks := locksOn[order](t, s.collection(t))
-		inside.Warned(locks.client)
 		require.NoError(t, locks.Update(t.Context(), ID("o"), addOne)) // the first one also sends a hello
 		s.Take()
 		test(t, s, coll, locks)
@@ -70,7 +68,6 @@ func TestAnUpdateTakesTwoCommandsOnAServer(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, order{ID: "o", State: "new"})
 	locks := locksOn[order](t, coll)
-	inside.Warned(locks.client)
 	require.NoError(t, locks.Update(t.Context(), ID("o"), addOne))
 	before := locks.Stats().Commands
 	require.NoError(t, locks.Update(t.Context(), ID("o"), addOne))

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/traps"
+	"github.com/mongolock/mongolock/traps"
 )
 
 // A doctorCmd is `mongolock doctor`.
@@ -75,7 +75,7 @@ type exam struct {
 	real    *mongo.Collection // where the locks are
 	there   bool              // the collection of the locks exists
 	woke    bool              // and so does that of its wake-ups
-	facts   traps.Facts
+	facts   traps.Deployment
 	hello   bson.Raw
 	scratch string // the prefix of the keys that the checks write
 

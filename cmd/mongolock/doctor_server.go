@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
-	"github.com/mongolock/mongolock/internal/mongo/traps"
+	"github.com/mongolock/mongolock/traps"
 )
 
 // begin finds out what exists, and where the checks write.
@@ -77,14 +77,12 @@ func (x *exam) reachable(ctx context.Context) []finding {
 
 // topology reports what the deployment is.
 func (x *exam) topology(ctx context.Context) []finding {
-	facts, err := traps.Ask(ctx, x.d.client)
+	facts, err := traps.Check(ctx, x.d.client)
 	if err != nil {
 		return fail("", "the server does not say what it is: %s", reason(err))
 	}
 	x.facts = facts
 	x.facts.Hosts = append(x.facts.Hosts, x.d.uri.Hosts...)
-	retries := x.d.opts.RetryWrites
-	x.facts.NoRetries = retries != nil && !*retries
 	x.hello, _ = x.d.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw() // the check clocks works without it
 	name := "MongoDB"
 	if facts.Product != "" {
@@ -108,7 +106,7 @@ func (x *exam) topology(ctx context.Context) []finding {
 // traps reports what is known to go wrong on this deployment.
 func (x *exam) traps(context.Context) []finding {
 	var all []finding
-	for _, t := range traps.Of(x.facts) {
+	for _, t := range x.facts.Traps() {
 		if t.Name == "standalone" {
 			continue // the check topology has reported it
 		}

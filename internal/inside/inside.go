@@ -91,8 +91,6 @@ type Waiting struct {
 var (
 	// Look tells what the client does about a key.
 	Look func(client any, key string) Waiting
-	// Warned says that the client need not look for traps of its deployment.
-	Warned func(client any)
 	// FeedLinger sets how long the client's feed stays open without waiters.
 	FeedLinger func(client any, d time.Duration)
 	// EndLinger closes the feed as if that time were over.

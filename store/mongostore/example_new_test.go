@@ -82,15 +82,3 @@ func ExampleStore_EnsureIndex() {
 	fmt.Println(s.EnsureIndex(ctx) != nil)
 	// Output: true
 }
-
-// A client does this by itself. Without a server nothing is known of it.
-func ExampleStore_WarnOfTraps() {
-	s, err := mongostore.New(locks())
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	fmt.Println(s.WarnOfTraps(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil))) != nil)
-	// Output: true
-}

@@ -55,8 +55,9 @@ func WithoutIndex() Option {
 	return option(func(c *config) error { c.noIndex = true; return nil })
 }
 
-// WithLogger sets where the store logs that the TTL index cannot be made, or that the
-// database's clock was stepped. It logs nothing else. The default is slog.Default().
+// WithLogger sets where the store logs that the TTL index cannot be made, that the database's
+// clock was stepped, or that its writes have no transaction numbers. It logs nothing else. The
+// default is slog.Default().
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error {
 		if l == nil {
@@ -116,13 +117,6 @@ func open(coll *mongo.Collection, conf config) *Store {
 // Commands returns how many commands the store has given to the driver so far, by name. They
 // are what the locks cost the database.
 func (s *Store) Commands() map[string]uint64 { return s.base.Commands() }
-
-// WarnOfTraps logs, by name, what is known to go wrong with locks on the deployment of the
-// store, such as a storage engine that keeps its data in memory. A client calls it once, after
-// the first claim that was answered. An error says that there was no time to find out.
-func (s *Store) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
-	return s.base.WarnOfTraps(ctx, to)
-}
 
 // A reply is the image that one command answered.
 type reply = mongolease.Image[record]

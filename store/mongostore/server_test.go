@@ -66,9 +66,6 @@ func TestAServerWithoutAJournalIsNotAskedToWaitForOne(t *testing.T) {
 	for _, cmd := range f.tap.Take() {
 		assert.True(t, cmd.Lookup("writeConcern", "j").IsZero(), "still asks for a journal")
 	}
-	var log strings.Builder
-	require.NoError(t, f.store.WarnOfTraps(f.ctx(), slog.New(slog.NewTextHandler(&log, nil))))
-	assert.Contains(t, log.String(), "trap=no-journal")
 }
 
 func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {

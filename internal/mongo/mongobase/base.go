@@ -23,7 +23,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/traps"
 )
 
 // A Base is a collection under each of the library's write concerns, whatever concern the
@@ -38,8 +37,7 @@ type Base struct {
 	current   *mongo.Collection // reads one document as no deposed primary can: see FindOne
 
 	Clock   *mongoclock.Clock
-	kind    atomic.Pointer[Kind]        // known once the clock is
-	facts   atomic.Pointer[traps.Facts] // those that the first hello told; known once the kind is
+	kind    atomic.Pointer[Kind] // known once the clock is
 	noJ     atomic.Bool
 	whole   atomic.Bool // the server cannot project the reply of a findAndModify
 	flat    atomic.Bool // the server cannot write its clock into an embedded document
@@ -55,7 +53,7 @@ type Base struct {
 	Unsharded    bool
 	shardingSeen atomic.Int64 // the moment of the last answer
 
-	log atomic.Pointer[slog.Logger] // is told of clock steps; nil: no logger is
+	log atomic.Pointer[slog.Logger] // is told of the server and of clock steps; nil: no logger is
 }
 
 // New makes a Base. It sends nothing. now is the local clock; nil is the monotonic clock.
@@ -71,7 +69,7 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 		Committed: Under(coll, writeconcern.W1()).Clone(options.Collection().SetReadConcern(readconcern.Majority())),
 		current:   Under(coll, writeconcern.W1()).Clone(options.Collection().SetReadConcern(readconcern.Linearizable())),
 		Clock:     mongoclock.New(now),
-		retries:   retries(coll.Database().Client()),
+		retries:   Retries(coll.Database().Client()),
 	}
 	b.Once = b.Soft.Clone()
 	b.epochs.clock = mongoclock.New(now)
@@ -91,10 +89,10 @@ func Under(coll *mongo.Collection, w *writeconcern.WriteConcern) *mongo.Collecti
 		SetRegistry(bson.NewRegistry()))
 }
 
-// retries reports whether the client retries writes, and so numbers them. The driver does not
+// Retries reports whether the client retries writes, and so numbers them. The driver does not
 // make that public. If it cannot be found, the answer is no: clean-ups are then repeated until
 // the attempt's expiry, which costs commands and does no harm.
-func retries(c *mongo.Client) bool {
+func Retries(c *mongo.Client) bool {
 	field := reflect.ValueOf(c).Elem().FieldByName("retryWrites")
 	return field.IsValid() && field.Kind() == reflect.Bool && field.Bool()
 }

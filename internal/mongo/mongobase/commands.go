@@ -32,14 +32,12 @@ const (
 	Drop
 	CollStats
 	BuildInfo
-	ServerStatus
-	ReplSetGetConfig
 	commands // the number of kinds
 )
 
 var commandNames = [commands]string{
 	"findAndModify", "find", "getMore", "killCursors", "insert", "update", "delete", "aggregate", "hello", "ping", "listCollections",
-	"listIndexes", "createIndexes", "create", "drop", "collStats", "buildInfo", "serverStatus", "replSetGetConfig",
+	"listIndexes", "createIndexes", "create", "drop", "collStats", "buildInfo",
 }
 
 // Count counts a command that is given to the driver. The driver may send it again by itself,

@@ -3,13 +3,13 @@ package mongobase
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/traps"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 )
 
 // A Kind is the part of the first hello that does not change.
@@ -19,6 +19,24 @@ type Kind struct {
 	Sessions bool
 	Numbers  bool // writes may carry transaction numbers
 	Current  bool // it has linearizable reads. One could end a MongoDB 4.4 that stepped down.
+}
+
+// KindOf returns what a hello tells of the kind; Numbers and Current take more than that.
+func KindOf(hello bson.Raw) Kind {
+	name, _ := hello.Lookup("msg").StringValueOK()
+	_, member := hello.Lookup("setName").StringValueOK()
+	router := name == "isdbgrid"
+	return Kind{Router: router, Set: member || router, Sessions: hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()}
+}
+
+// SayHello returns the server's hello, or its isMaster if the server is too old for hello.
+func SayHello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool, err error) {
+	hello, err = db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
+	if mongoerr.ClassOf(err) == mongoerr.NoCommand {
+		hello, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
+		return hello, true, err
+	}
+	return hello, false, err
 }
 
 // wireOf50 is the maxWireVersion of MongoDB 5.0.
@@ -181,7 +199,7 @@ type answer struct {
 func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	a.sent = b.Clock.Now()
 	b.Count(Hello)
-	reply, old, err := traps.Hello(Bare(ctx), b.Soft.Database())
+	reply, old, err := SayHello(Bare(ctx), b.Soft.Database())
 	if old {
 		b.Count(Hello)
 	}
@@ -195,8 +213,8 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	if deposed(reply) {
 		return answer{}, errors.New("the server that answers is no primary any more")
 	}
-	facts := traps.Met(reply, old)
-	if facts.Router {
+	kind := KindOf(reply)
+	if kind.Router {
 		b.Clock.ObserveForWriting(a.server, a.sent)
 	} else {
 		jumped := b.Clock.Surprised(a.server, a.sent, stepSeen)
@@ -211,7 +229,7 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	if b.kind.Load() != nil {
 		return a, nil
 	}
-	return a, b.meet(ctx, reply, facts)
+	return a, b.meet(ctx, reply, kind)
 }
 
 // deposed reports whether the answer comes from a member that stepped down: its clock is not
@@ -226,9 +244,8 @@ func deposed(hello bson.Raw) bool {
 }
 
 // meet records the server's kind from the first hello, or refuses a server that cannot
-// hold locks.
-func (b *Base) meet(ctx context.Context, hello bson.Raw, facts traps.Facts) error {
-	k := &Kind{Router: facts.Router, Set: !facts.Standalone, Sessions: !facts.NoSessions}
+// hold locks. It logs if the server is of a kind on which faults cost more.
+func (b *Base) meet(ctx context.Context, hello bson.Raw, k Kind) error {
 	k.Numbers = k.Sessions && b.retries && k.Set
 	_, primary := hello.Lookup("electionId").ObjectIDOK()
 	wire, _ := hello.Lookup("maxWireVersion").AsInt64OK()
@@ -238,37 +255,9 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw, facts traps.Facts) erro
 			return err
 		}
 	}
-	b.facts.Store(&facts)
-	b.kind.Store(k)
-	return nil
-}
-
-// WarnOfTraps logs, by name, what is known to go wrong with locks on this deployment. It does
-// not warn of what the protocol allows for. It asks with two commands, or three on a set, after
-// the hello that told what the server is. Later it logs there when the server's clock was
-// stepped, unless LogTo set another logger. An error says that there was no time for that.
-func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
-	b.log.CompareAndSwap(nil, to) // a store that has no logger of its own logs clock steps here
-	if _, err := b.Read(ctx); err != nil {
-		return err
-	}
-	f := *b.facts.Load()
-	f.NoRetries, f.NoJournal = !b.retries, b.noJ.Load()
-	b.Count(BuildInfo)
-	b.Count(ServerStatus)
-	if f.Member() {
-		b.Count(ReplSetGetConfig)
-	}
-	f.Ask(Bare(ctx), b.Soft.Database().Client())
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for _, t := range traps.Of(f) {
-		level := slog.LevelWarn
-		if t.Met {
-			level = slog.LevelInfo
-		}
-		to.Log(ctx, level, "mongolock: a known trap of this deployment", "trap", t.Name, "is", t.Says, "why", t.Why, "do", t.Do)
+	if to := b.log.Load(); b.kind.CompareAndSwap(nil, &k) && to != nil && !k.Numbers {
+		to.Info("mongolock: writes have no transaction numbers here: after a fault a key may stay taken for a TTL",
+			"collection", b.Soft.Name(), "standalone", !k.Set, "sessions", k.Sessions, "retryWrites", b.retries)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/history"
 )
 
@@ -51,7 +50,6 @@ func (w *world) process(id int, margin time.Duration) *process {
 	if err != nil {
 		panic(err)
 	}
-	inside.Warned(p.client) // the servers of the simulation have none, and seeds are to stay what they are
 	return p
 }
 

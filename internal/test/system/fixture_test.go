@@ -197,7 +197,6 @@ func (f *fixture) clientOn(conn *mongo.Client, opts ...mongolock.ClientOption) *
 	coll := conn.Database(f.coll.Database().Name()).Collection(f.coll.Name())
 	quiet := []mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithoutIndex()}
 	c := f.clientOfStore(coll, append(quiet, opts...)...)
-	inside.Warned(c) // or its looking for traps would be among the commands that tests count
 	f.t.Cleanup(func() {
 		f.endFaults()
 		_ = c.Close()
