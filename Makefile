@@ -115,7 +115,7 @@ controls: $(DEVMONGO) ## test: negative controls: the tests must catch faults
 
 .PHONY: controls-switched
 controls-switched: ## test: controls that `make test` leaves out, in virtual time
-	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -vE 'internal/test/(trace|chaos|judge|system)'))"
+	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -vE 'internal/test/(trace|chaos|system)'))"
 
 .PHONY: speed
 speed: ## test: limits of microseconds, without the race detector
@@ -191,18 +191,6 @@ chaos: $(DEVMONGO) ## test: real processes, a server that is killed, for D=1m
 .PHONY: chaos-python
 chaos-python: $(DEVMONGO) python ## test: the same, with programs in Python beside those in Go
 	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosAmongTwoLanguagesBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D)
-
-# Histories of chaos, and of a simulation without a safety, asked of judges that know nothing of the library.
-# KNOSSOS='lein run' asks Knossos too; leiningen fetches it.
-KNOSSOS   ?=
-HISTORIES := bin/histories
-.PHONY: judge
-judge: $(DEVMONGO) ## test: a second judge of chaos for D=1m
-	@rm -rf $(HISTORIES)
-	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.edn $(CURDIR)/$(HISTORIES)/held
-	@go test $(FAULTS) ./internal/test/judge -run '^TestControl' -count=1 -judge.edn $(CURDIR)/$(HISTORIES)/broken
-	go run ./internal/test/judge -knossos '$(KNOSSOS)' $(HISTORIES)/held/*.edn
-	go run ./internal/test/judge -knossos '$(KNOSSOS)' -object $(HISTORIES)/broken/*/*.edn
 
 # A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
 # server that this machine has, as a set of one. LOGS keeps the workers' histories.

@@ -20,8 +20,6 @@ import (
 
 var chaosFor = flag.Duration("chaos.for", 10*time.Second, "how long the nemesis works")
 
-var chaosEDN = flag.String("chaos.edn", "", "a directory for what was believed of each exclusive key, as another judge reads it")
-
 var chaosSessions = flag.Bool("chaos.sessions", true, "two of three workers keep their leases by a session")
 
 func TestMain(m *testing.M) {
@@ -153,10 +151,6 @@ func run(t *testing.T, o orders, long time.Duration, nemesis func(*cluster, cont
 	require.NotEmpty(t, tokens, "no fenced register was read")
 	h.Events = append(readLogs(t, c.dir), tokens...)
 	h.Sort()
-	if *chaosEDN != "" {
-		_, err := h.ExportEDN(*chaosEDN)
-		require.NoError(t, err)
-	}
 	return h, c.faults
 }
 
