@@ -64,7 +64,7 @@ func priorityOf(note string) int {
 //     seconds, and within thirty if the leader's client hears no wake-ups.
 //   - Of the candidates that wait, one of the highest priority leads next. A lower one that is granted the key
 //     first passes it on before it leads.
-//   - Nobody makes room for an equal or a lower priority.
+//   - No candidate makes room for one of an equal or a lower priority.
 //   - A candidate that does not take the key within a second, because it died or is slow, is passed, and the
 //     others lead. They make room for it again once its process has lived on for a minute.
 //
