@@ -31,8 +31,7 @@ import (
 )
 
 const (
-	pollMost    = time.Second     // a waiter without a feed polls at least this often
-	releaseMost = 5 * time.Second // Release takes at most this long
+	pollMost = time.Second // a waiter without a feed polls at least this often
 
 	slack       = 250 * time.Millisecond // how late anything may be on a real server
 	feedBriefly = 250 * time.Millisecond // that a feed stays open after its last waiter
@@ -386,14 +385,6 @@ func (f *fixture) until(by time.Time, what string, is func() bool) {
 	}
 }
 
-// cleanedUp waits until a client has nothing of unknown outcome left.
-func (f *fixture) cleanedUp(c *mongolock.Client) {
-	f.t.Helper()
-	f.until(time.Now().Add(10*time.Second), "cleaned up", func() bool {
-		return inside.Look(c, "").Unsettled == 0
-	})
-}
-
 // await waits for something that must happen.
 func (f *fixture) await(ch <-chan struct{}, what string) time.Time {
 	f.t.Helper()
@@ -450,15 +441,6 @@ func withoutField(path ...string) func(bson.Raw) bool {
 	return func(c bson.Raw) bool { return c.Lookup(path...).IsZero() }
 }
 
-// isHandOver matches commands with the filter of a hand-over: a revision and nothing else, or
-// a holder that was not broken.
-func isHandOver(c bson.Raw) bool {
-	query, _ := c.Lookup("query").DocumentOK()
-	elements, _ := query.Elements()
-	return len(elements) == 3 && !query.Lookup(fieldRev).IsZero() ||
-		slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasSuffix(e.Key(), "."+fieldBroken) })
-}
-
 // isWait matches commands of a place in line: those that join, and those that say that one still
 // waits.
 func isWait(c bson.Raw) bool {
@@ -470,26 +452,17 @@ func isWait(c bson.Raw) bool {
 
 // The commands of the protocol, as a proxy sees them.
 var (
-	modifyCommands   = faultproxy.Command("findAndModify")
-	claimCommands    = modifyCommands.Where(withFields([]string{"upsert"}))
-	joinCommands     = modifyCommands.Where(withFields([]string{"update", "$push", fieldLine}))
-	swapCommands     = modifyCommands.Where(withFields([]string{"query", fieldRev})).Where(func(c bson.Raw) bool { return !isHandOver(c) })
-	handOverCommands = modifyCommands.Where(withFields([]string{"update", "$set", fieldHolders})).Where(isHandOver)
-	renewalCommands  = modifyCommands.Where(withFields([]string{"update", "$max", fieldExpireAt}))
-	bulkCommands     = faultproxy.Command("update")
-	releaseCommands  = modifyCommands.Where(withFields([]string{"remove"})).Where(withoutField("writeConcern", "j"))
-	takeCommands     = modifyCommands.Where(withFields([]string{"query", fieldLine + ".0"}))
-	undoCommands     = modifyCommands.Where(withFields([]string{"update", "$unset"}, []string{"writeConcern", "j"}))
-	confirmCommands  = modifyCommands.Where(withFields([]string{"update", "$currentDate", fieldStamp}))
+	modifyCommands  = faultproxy.Command("findAndModify")
+	claimCommands   = modifyCommands.Where(withFields([]string{"upsert"}))
+	releaseCommands = modifyCommands.Where(withFields([]string{"remove"})).Where(withoutField("writeConcern", "j"))
+	confirmCommands = modifyCommands.Where(withFields([]string{"update", "$currentDate", fieldStamp}))
 )
 
 // A lockDocument is the document of a key, as design.md §3 has it.
 type lockDocument struct {
-	Mark     int                   `bson:"mongolock"`
 	Mode     string                `bson:"mode"`
 	Holders  map[string]lockHolder `bson:"holders"`
 	ExpireAt time.Time             `bson:"expireAt"`
-	Rev      int64                 `bson:"rev"`
 	At       time.Time             `bson:"at"`
 	Line     []string              `bson:"line"`
 }
@@ -523,17 +496,8 @@ func (d lockDocument) only() lockHolder {
 // The fields of the document.
 const (
 	fieldMark     = "mongolock"
-	fieldMode     = "mode"
-	fieldLimit    = "limit"
-	fieldHolders  = "holders"
 	fieldExpireAt = "expireAt"
-	fieldRev      = "rev"
-	fieldAt       = "at"
 	fieldLine     = "line"
 	fieldWaits    = "waits"
-	fieldOwner    = "owner"
-	fieldNote     = "note"
-	fieldSince    = "since"
-	fieldBroken   = "broken"
 	fieldStamp    = "stamp"
 )
