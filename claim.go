@@ -62,12 +62,12 @@ func (c *Client) tryOnce(w *waiter) (*Lease, error) {
 	return c.send(w, &store.Claim{}, c.clock.Now())
 }
 
-// An exchange is where the reply to one or several claims meets its caller, unless the caller
-// has left. Whichever of reply and caller sets over first decides.
-type exchange[T any] struct {
+// An exchange is where the reply to a claim meets its caller, unless the caller has left.
+// Whichever of reply and caller sets over first decides.
+type exchange struct {
 	over  atomic.Bool
 	reply chan struct{}
-	value T
+	lease *Lease
 	err   error
 }
 
@@ -77,7 +77,7 @@ type exchange[T any] struct {
 func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (*Lease, error) {
 	ctx, cancel := c.background.Bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	claim := func() (*Lease, error) { return c.claim(ctx, w, ask, sent) }
-	return detached(c, w, cancel, claim, func(l *Lease, err error) {
+	return c.detached(w, cancel, claim, func(l *Lease, err error) {
 		if l != nil {
 			l.holding.giveBackUnseen(ErrReleased)
 			return
@@ -91,31 +91,30 @@ func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (*Leas
 // up each time that a caller leaves, although most claims are answered in a moment.
 const abandonedFor = 900 * time.Millisecond
 
-// detached runs one or several claims on a goroutine of its own. It lets the caller go when the
+// detached runs a claim on a goroutine of its own. It lets the caller go when the
 // caller's context or patience is over, or when the client shuts down; late handles a reply
 // that comes after that. cut ends the claim's context.
-func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() (T, error), late func(T, error)) (none T, err error) {
-	x := &exchange[T]{reply: make(chan struct{})}
+func (c *Client) detached(w *waiter, cut context.CancelFunc, claim func() (*Lease, error), late func(*Lease, error)) (*Lease, error) {
+	x := &exchange{reply: make(chan struct{})}
 	begun := c.background.Go(func() {
-		x.value, x.err = claim()
+		x.lease, x.err = claim()
 		cut()
 		if x.over.CompareAndSwap(false, true) {
 			close(x.reply)
 			return
 		}
-		late(x.value, x.err)
+		late(x.lease, x.err)
 	})
 	if !begun {
 		cut()
-		return none, &abandoned{ErrClosed}
+		return nil, &abandoned{ErrClosed}
 	}
-	err = c.queues.wait(w, x.reply, 0)
-	if err != nil && x.over.CompareAndSwap(false, true) {
+	if err := c.queues.wait(w, x.reply, 0); err != nil && x.over.CompareAndSwap(false, true) {
 		time.AfterFunc(abandonedFor, cut)
-		return none, fmt.Errorf("the store has not answered: %w", err)
+		return nil, fmt.Errorf("the store has not answered: %w", err)
 	}
 	<-x.reply
-	return x.value, x.err
+	return x.lease, x.err
 }
 
 // An abandoned says why a caller left without a reply: its context or patience was over, or the
@@ -164,66 +163,6 @@ func (h *holding) settleClaim(from *store.Ref, sent monotonic.Moment, g store.Gr
 		return nil, err
 	}
 	return h.start(h.grant(sent, now, g))
-}
-
-// claimTogether makes one claim of each key, with one store call. It returns the leases of the
-// keys up to the first that was refused, and why that one was; leases after it are given back.
-// If it returns neither leases nor an error, the keys must be claimed one by one: the store has
-// no such call, or one of the keys is in use in this process.
-func (c *Client) claimTogether(ctx context.Context, keys []string, opts []AcquireOption) (granted Leases, err error) {
-	t, err := c.ask(keys[0], opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.ready(ctx, "acquire", keys[0]); err != nil {
-		return nil, err
-	}
-	if len(keys) < 2 || len(keys) > batchSize || t.shares() || c.together == nil || c.oneByOne.Load() || c.cleaner.Full() || c.queues.use(keys) {
-		return nil, nil
-	}
-	ctx, end := c.observe(ctx, OpAcquire, "", t)
-	w, sent := &waiter{ctx: ctx, terms: t}, c.clock.Now()
-	if t.maxWait > 0 {
-		w.patience = sent.Add(t.maxWait)
-	}
-	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
-	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
-	granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
-	if errors.As(err, new(*abandoned)) {
-		err = &fault{op: "acquire", key: keys[0], err: err} // the claims go on, and their outcome will be known
-	}
-	out := Outcome{Err: err, Count: len(granted)}
-	if err == nil && len(granted) == 0 {
-		out.Err = errors.ErrUnsupported
-	}
-	end(out)
-	return granted, err
-}
-
-func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {
-	hs, batch := make([]*holding, len(keys)), make([]store.Claim, len(keys))
-	for i, key := range keys {
-		batch[i], hs[i] = c.newClaim(w, key)
-	}
-	var after Leases
-	c.calls.Add(observe.Acquire)
-	for i, a := range c.together.AcquireMany(ctx, batch) {
-		l, refusal := hs[i].settleClaim(nil, sent, a.Grant, a.Err)
-		switch {
-		case refusal != nil && err == nil:
-			err = failed("acquire", keys[i], refusal)
-		case refusal == nil && err == nil:
-			granted = append(granted, l)
-		case refusal == nil:
-			after = append(after, l)
-		}
-	}
-	after.giveBackUnseen()
-	if errors.Is(err, errors.ErrUnsupported) && store.IsCertain(err) {
-		c.oneByOne.Store(true)
-		err = nil
-	}
-	return granted, err
 }
 
 // trySettles is how long a TryAcquire waits for clean-ups.

@@ -43,10 +43,9 @@ type Client struct {
 	guard    *guarded
 	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
-	calls    observe.Calls      // of the store
-	together store.BulkAcquirer // nil: the store has no bulks of claims
-	clock    monotonic.Clock    // counts the time for which the machine is suspended
-	sessions *sessions          // nil: the leases of this client are renewed one by one
+	calls    observe.Calls   // of the store
+	clock    monotonic.Clock // counts the time for which the machine is suspended
+	sessions *sessions       // nil: the leases of this client are renewed one by one
 	returner returner
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
@@ -54,7 +53,6 @@ type Client struct {
 	background *tasks.Group
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome
 	queues     queues
-	oneByOne   atomic.Bool // the store refuses claims in bulk
 
 	closing atomic.Bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -97,7 +95,6 @@ func newClient(s store.Store, conf config) *Client {
 		store:   s,
 		closeOK: make(chan struct{}),
 	}
-	c.together, _ = s.(store.BulkAcquirer)
 	if of, ok := s.(inside.Packaged); ok {
 		c.pkg = of.Package()
 	}
@@ -209,8 +206,11 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 // contextError returns why ctx has ended: its Err, with its cause if that says more.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(cause, err) {
+	switch {
+	case cause == nil || errors.Is(cause, err):
 		return err
+	case errors.Is(cause, errPatience): // of AcquireAll: no context of the caller's has ended
+		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -21,7 +21,7 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 // the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Leave", "Transfer", "Undo", "Break", "Look", "List",
-	"Notify", "Watch", "AcquireMany",
+	"Notify", "Watch",
 	"BeginSession", "RenewSession", "EndSession", "Sweep", "SetLimit",
 }
 

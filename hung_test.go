@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A hungStore is a hostileStore with claims of many keys. While it hangs, no call is answered or
+// A hungStore is a hostileStore. While it hangs, no call is answered or
 // applied, and its feed is silent.
 type hungStore struct {
 	*hostileStore
@@ -35,13 +35,6 @@ func newHungStore() *hungStore {
 	})
 	s.heard = func(store.Notice) (bool, time.Duration, int) { return s.hung.Load(), 0, 1 }
 	return s
-}
-
-func (s *hungStore) AcquireMany(ctx context.Context, batch []store.Claim) (all []store.Claimed) {
-	if e := s.call(ctx, "acquire many", batch[0].Key, func() { all = s.mem.AcquireMany(context.WithoutCancel(ctx), batch) }); e != nil {
-		return allClaimed(batch, e)
-	}
-	return all
 }
 
 func (s *hungStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {

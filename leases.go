@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -14,12 +16,15 @@ import (
 // the keys were given. Each may also be used by itself.
 type Leases []*Lease
 
-// AcquireAll acquires several keys: all of them or none. A *Client first tries all keys at
-// once, which takes one trip to the database however many there are. If others hold some
-// of them, it keeps those that precede the first held key in byte order, gives back the
-// rest, and waits for one key after the other from there. So callers with keys in common
-// cannot deadlock, whatever the order in keys. While AcquireAll waits for one key it holds
-// the earlier ones: ask for few keys, and hold them for a short time.
+// sideBySide is how many keys AcquireAll asks for at a time.
+const sideBySide = 64
+
+// AcquireAll acquires several keys: all of them or none. It first tries all keys side by side,
+// 64 at a time. If one of them is not free, it keeps those that precede that key in byte order,
+// gives back the rest, and waits for one key after the other from there. So callers with keys
+// in common cannot deadlock, whatever the order in keys, and no key is kept from others while
+// AcquireAll waits for an earlier one. While it waits for one key it holds the earlier ones:
+// ask for few keys, and hold them for a short time.
 //
 // If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back the keys
 // that were granted, and the error says which key failed and why. The options apply to
@@ -33,57 +38,125 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if err != nil {
 		return nil, err
 	}
-	patience := patienceIn(l, opts)
-	var leases Leases
 	if c, ok := l.(*Client); ok { // a Locker that wraps a client is not unwrapped: its Acquire may do more
 		if err := c.nestedAll(ctx, sorted, opts, own); err != nil {
 			return nil, err
 		}
-		if len(own) == 0 {
-			leases, err = c.claimTogether(ctx, sorted, opts)
+	}
+	s := several{locker: l, keys: sorted, opts: opts, own: own, patience: patienceIn(l, opts)}
+	leases, err := s.acquire(ctx)
+	if err == nil {
+		if lost := leases.Err(); lost != nil {
+			err = fmt.Errorf("mongolock: acquire all: %w", lost)
 		}
 	}
-	if err != nil && !errors.Is(err, ErrHeld) {
+	if err != nil {
 		return nil, errors.Join(err, leases.giveUp())
-	}
-	rest := sorted[len(leases):]
-	held, lose := context.WithCancelCause(ctx) // ends with ctx, and with every lease granted so far
-	defer lose(nil)
-	loseWith := func(lease *Lease) {
-		under := lease.Context(held) // of held, not of the one before: many leases must not make a long chain
-		context.AfterFunc(under, func() { lose(context.Cause(under)) })
-	}
-	if len(rest) > 0 {
-		for _, lease := range leases {
-			loseWith(lease)
-		}
-	}
-	for i, key := range rest {
-		each := slices.Concat(opts, own[key])
-		if !patience.IsZero() {
-			each = append(each, MaxWait(max(time.Until(patience), time.Millisecond))) // enough for one try
-		}
-		lease, err := l.Acquire(held, key, each...)
-		if err == nil {
-			leases = append(leases, lease)
-			if i < len(rest)-1 {
-				loseWith(lease)
-			}
-			continue
-		}
-		if lost := leases.Err(); lost != nil && ctx.Err() == nil {
-			err = fmt.Errorf("mongolock: acquire all: while waiting for %q: %w", key, lost)
-		}
-		return nil, errors.Join(err, leases.giveUp())
-	}
-	if lost := leases.Err(); lost != nil {
-		return nil, errors.Join(fmt.Errorf("mongolock: acquire all: %w", lost), leases.giveUp())
 	}
 	place := make(map[string]int, len(keys))
 	for i, key := range keys {
 		place[key] = i
 	}
 	slices.SortFunc(leases, func(a, b *Lease) int { return place[a.Key()] - place[b.Key()] })
+	return leases, nil
+}
+
+// A several is what one call of AcquireAll asks for.
+type several struct {
+	locker   Locker
+	keys     []string // in byte order
+	opts     []AcquireOption
+	own      map[string][]AcquireOption // options of single keys
+	patience time.Time                  // until when all keys are waited for; zero: without limit
+}
+
+// acquire asks for the keys. With an error it returns the leases that were granted all the same.
+func (s *several) acquire(ctx context.Context) (Leases, error) {
+	var granted Leases
+	if len(s.keys) > 1 {
+		var err error
+		if granted, err = s.tryAll(ctx); err != nil && !errors.Is(err, ErrHeld) {
+			return granted, err
+		}
+	}
+	return s.inOrder(ctx, granted)
+}
+
+// left returns what is left of a MaxWait; negative: there is none.
+func (s *several) left() time.Duration {
+	if s.patience.IsZero() {
+		return -1
+	}
+	return max(0, time.Until(s.patience))
+}
+
+// tryAll asks for the keys side by side, once, and begins no more when one is refused. It returns the
+// leases of the keys before the first that was not granted, and why that one was not. Leases of later
+// keys are given back: others may hold the earlier key and wait for these.
+func (s *several) tryAll(ctx context.Context) (Leases, error) {
+	if !s.patience.IsZero() {
+		bounded, cancel := context.WithDeadlineCause(ctx, s.patience, errPatience)
+		defer cancel()
+		ctx = bounded
+	}
+	leases, errs := make(Leases, len(s.keys)), make([]error, len(s.keys))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	for range min(sideBySide, len(s.keys)) {
+		wg.Go(func() {
+			for !failed.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(s.keys) {
+					return
+				}
+				key := s.keys[i]
+				if leases[i], errs[i] = s.locker.TryAcquire(ctx, key, slices.Concat(s.opts, s.own[key])...); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if first < 0 {
+		return leases, nil
+	}
+	later := slices.DeleteFunc(slices.Clone(leases[first:]), func(l *Lease) bool { return l == nil })
+	later.giveBackUnseen()
+	return leases[:first:first], errs[first]
+}
+
+// inOrder waits for one key after the other, under the leases of those before.
+func (s *several) inOrder(ctx context.Context, leases Leases) (Leases, error) {
+	held, lose := context.WithCancelCause(ctx) // ends with ctx, and with every lease granted so far
+	defer lose(nil)
+	loseWith := func(lease *Lease) {
+		under := lease.Context(held) // of held, not of the one before: many leases must not make a long chain
+		context.AfterFunc(under, func() { lose(context.Cause(under)) })
+	}
+	if len(leases) < len(s.keys) {
+		for _, lease := range leases {
+			loseWith(lease)
+		}
+	}
+	for _, key := range s.keys[len(leases):] {
+		each := slices.Concat(s.opts, s.own[key])
+		if left := s.left(); left >= 0 {
+			each = append(each, MaxWait(max(left, time.Millisecond))) // enough for one try
+		}
+		lease, err := s.locker.Acquire(held, key, each...)
+		if err != nil {
+			if lost := leases.Err(); lost != nil && ctx.Err() == nil {
+				err = fmt.Errorf("mongolock: acquire all: while waiting for %q: %w", key, lost)
+			}
+			return leases, err
+		}
+		leases = append(leases, lease)
+		if len(leases) < len(s.keys) {
+			loseWith(lease)
+		}
+	}
 	return leases, nil
 }
 
@@ -193,8 +266,7 @@ func (all Leases) giveBackUnseen() {
 		return
 	}
 	all.unseen()
-	c := all[0].holding.client
-	c.background.Run(func() { c.returner.giveBack([][]*holding{all.holdings()}, bulkBound) })
+	all[0].holding.client.background.Run(func() { giveBackAll(all.holdings()) })
 }
 
 // unseen ends leases that no caller has received: MinHold does not keep their keys.

@@ -130,13 +130,18 @@ func TestAcquireAllFailsWhenALeaseIsLostWhileItWaits(t *testing.T) {
 	})
 }
 
-// oneByOne is a Locker that AcquireAll asks for one key after the other.
-type oneByOne struct {
+// An inTurn is a Locker that AcquireAll asks for one key after the other: it has no key at once. It
+// notes of how many leases the contexts of the claims are made.
+type inTurn struct {
 	*mongolock.Client
-	under int // the most leases of which the context of a claim was made
+	under int // the most
 }
 
-func (l *oneByOne) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+func (l *inTurn) TryAcquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+	return nil, mongolock.ErrHeld
+}
+
+func (l *inTurn) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
 	l.under = max(l.under, len(slices.Collect(tether.Owners(ctx))))
 	return l.Client.Acquire(ctx, key, opts...)
 }
@@ -151,14 +156,14 @@ func keysNamed(n int) []string {
 
 // In a chain of contexts each claim would go through all leases before it.
 func TestTheClaimsOfAnAcquireAllStandSideBySide(t *testing.T) {
-	l := &oneByOne{Client: newClient(t, memstore.New())}
+	l := &inTurn{Client: newClient(t, memstore.New())}
 	all, err := mongolock.AcquireAll(t.Context(), l, keysNamed(50))
 	require.NoError(t, errors.Join(err, all.Release()))
 	assert.Zero(t, l.under)
 }
 
 func TestTheTimeOfAcquireAllGrowsWithTheNumberOfKeys(t *testing.T) {
-	l := &oneByOne{Client: newClient(t, memstore.New())}
+	l := &inTurn{Client: newClient(t, memstore.New())}
 	least := func(n int) time.Duration {
 		keys, best := keysNamed(n), time.Hour
 		for range 3 {

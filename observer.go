@@ -39,7 +39,7 @@ type Operation struct {
 type Outcome struct {
 	Err   error // nil, a verdict (ErrHeld), or a fault; for OpHold why the lease ended
 	Token int64 // of the lease, where there is one
-	Count int   // leases that the operation was about; for OpRenew those that were renewed, for OpMiss the due times, for several keys those that were granted
+	Count int   // leases that the operation was about; for OpRenew those that were renewed, for OpMiss the due times
 }
 
 // The names of outcomes, which OutcomeOf returns.

@@ -269,16 +269,3 @@ func (qs *queues) isHere(key string, holders []Holder) bool {
 	q := qs.byKey.All[key]
 	return q != nil && q.holdsIt() && q.holder.isAmong(holders)
 }
-
-// use reports whether this client may hold one of the keys, or waits for it.
-func (qs *queues) use(keys []string) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for _, key := range keys {
-		q := qs.byKey.All[key]
-		if inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0); inUse || qs.cleaner.May(key) {
-			return true
-		}
-	}
-	return false
-}

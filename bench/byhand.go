@@ -63,31 +63,12 @@ func (h byHand) acquire(ctx context.Context, key string) (*handLock, error) {
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
 }
 
-// together sends the three commands of leases of many free keys: an insert with a hello beside
-// it, and a removal of them all.
-func (h byHand) together(ctx context.Context, many int) {
-	var docs []any
-	var keys, holders bson.A
-	now := time.Now()
-	for i := range many {
-		id, key := crypto.Text(), fmt.Sprint("by hand ", i)
-		docs = append(docs, handHeld(key, id, bson.NewObjectID(), now))
-		keys = append(keys, key)
-		holders = append(holders, bson.D{{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}}})
-	}
-	told := make(chan error, 1)
-	go func() {
-		told <- h.soft.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Err()
-	}()
-	_, err := h.durable.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
-	check(errors.Join(err, <-told))
-	unworded := bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: now}}}}
-	_, err = h.soft.DeleteMany(ctx, bson.D{
-		{Key: "_id", Value: bson.D{{Key: "$in", Value: keys}}}, {Key: "mongolock", Value: 1}, exclusive,
-		{Key: "wantedUntil", Value: unworded}, {Key: "exclusiveWantedUntil", Value: unworded},
-		{Key: "$and", Value: bson.A{bson.D{{Key: "$or", Value: holders}}}},
-	})
-	check(err)
+// sideBySide sends the commands of leases of many free keys: the claims side by side, and then the
+// releases.
+func (h byHand) sideBySide(ctx context.Context, many int) {
+	held := make([]*handLock, many)
+	sideBySide(many, func(i int) { held[i] = must(h.acquire(ctx, fmt.Sprint("by hand ", i))) })
+	sideBySide(many, func(i int) { held[i].remove(ctx) })
 }
 
 // handDocument returns the update that makes id the only holder.

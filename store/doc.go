@@ -6,7 +6,7 @@
 // A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
 // to the engine. Package storetest proves an implementation, and package memstore is the reference.
 // Some capabilities are optional: a store that is also a [Feed] tells waiters that a key is free, and
-// one that is a [BulkAcquirer] or a [Sessions] saves commands, and a [LimitSetter] keeps the
+// one that is a [Sessions] saves commands, and a [LimitSetter] keeps the
 // number of permits. A wrapper's feed is found by its method Unwrap() store.Store.
 //
 // This package uses three terms. The record of a key is the data that a store keeps under it. Its
@@ -68,9 +68,7 @@
 //  14. Bulks. In a batch of releases a fault belongs only to the entries whose release it leaves
 //     unknown. The engine asks again about these; those that were released are gone by then. If
 //     some holders were gone before and the store cannot tell which, it answers ErrGone for
-//     each that may have been. A [BulkAcquirer] makes each claim of a batch as Acquire would,
-//     independently of the others: Undo of one leaves those that were granted. It need not read
-//     the record that refuses a claim.
+//     each that may have been.
 //  15. Sessions. They are optional ([Sessions]). A holder under a session is over when
 //     both its own end and the session's have passed. Before a store grants a key that a
 //     session kept, it makes sure that no renewal of the session is ever applied again: a
@@ -91,8 +89,7 @@
 // A call that writes never gets the caller's own context, but one that carries the caller's
 // values (a store strips driver sessions from it itself). A batch of renewals has at most 1,000
 // entries and names no ID twice; each holder has at most one renewal under way. A batch of
-// releases is as large, and may have several holders of one key; a batch of claims names no key
-// twice. A grant that arrives after its deadline is given back. A claim whose outcome is
+// releases is as large, and may have several holders of one key. A grant that arrives after its deadline is given back. A claim whose outcome is
 // unknown is undone: Undo is repeated until it settles or the TTL is over, one call at a time.
 // Break removes a holder only after a Break has marked it, and told its session.
 package store

@@ -499,7 +499,6 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	f.inNoSession("renew", user, err, nil)
 	err = f.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}, {Ref: exclusiveClaim("j", 1).Ref, TTL: next.TTL}})[0].Err
 	f.inNoSession("renew many", user, err, nil)
-	f.inNoSession("acquire many", user, f.store.AcquireMany(inUsers, some(2))[0].Err, nil)
 	_, err = f.store.Look(inUsers, []string{"k"})
 	f.inNoSession("look", user, err, nil)
 	for _, err = range f.store.List(inUsers, "") {

@@ -44,10 +44,6 @@ func TestACollectionThatCannotHoldLocksIsRefusedByNameBeforeAnythingIsWritten(t 
 			_, err := s.Acquire(t.Context(), exclusiveClaim("k", time.Minute))
 			assert.ErrorContains(t, err, "d.locks "+why)
 			assert.ErrorIs(t, err, store.ErrNotApplied, why)
-			for _, g := range s.AcquireMany(t.Context(), []store.Claim{exclusiveClaim("a", time.Minute), exclusiveClaim("b", time.Minute)}) {
-				assert.ErrorContains(t, g.Err, why)
-				assert.ErrorIs(t, g.Err, store.ErrNotApplied, why)
-			}
 		}
 		assert.ErrorContains(t, s.EnsureIndex(t.Context()), why)
 		sent := s.base.Commands()

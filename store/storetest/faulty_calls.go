@@ -23,39 +23,6 @@ func (f *Faulty) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	return g, nil
 }
 
-// AcquireMany is one call, of OpAcquire. Every claim gets the fault, if there is one. If the
-// real store has no bulks it makes one claim after the other.
-func (f *Faulty) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
-	refs := make([]store.Ref, len(batch))
-	for i, c := range batch {
-		refs[i] = c.Ref
-	}
-	mine := slices.Clone(batch)
-	var answers []store.Claimed
-	if err := f.do(ctx, OpAcquire, refs, func(ctx context.Context) error {
-		answers = acquireMany(ctx, f.Store, mine)
-		return nil
-	}); err != nil {
-		failed := make([]store.Claimed, len(batch))
-		for i := range failed {
-			failed[i].Err = err
-		}
-		return failed
-	}
-	return answers
-}
-
-func acquireMany(ctx context.Context, s store.Store, batch []store.Claim) []store.Claimed {
-	if bulk, ok := s.(store.BulkAcquirer); ok {
-		return bulk.AcquireMany(ctx, batch)
-	}
-	answers := make([]store.Claimed, len(batch))
-	for i, c := range batch {
-		answers[i].Grant, answers[i].Err = s.Acquire(ctx, c)
-	}
-	return answers
-}
-
 // Renew answers every entry of a batch with the fault, if there is one.
 func (f *Faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	refs := make([]store.Ref, len(batch))

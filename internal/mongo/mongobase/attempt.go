@@ -21,7 +21,6 @@ import (
 type Attempt struct {
 	id      string
 	session *mongo.Session    // nil where the server has none
-	joint   *joint            // shared with the other attempts of its bulk; nil: it is by itself
 	life    time.Duration     // an attempt of unknown outcome is kept for this long after it ends
 	expires mongoclock.Moment // that end; set by Over
 	undone  bool              // before it was begun: it stands for a claim that must no longer be made
@@ -138,7 +137,7 @@ func (b *Base) Over(a *Attempt, certain bool) {
 }
 
 func (a *Attempt) end() {
-	if a.session != nil && (a.joint == nil || a.joint.open.Add(-1) == 0) {
+	if a.session != nil {
 		a.session.EndSession(context.Background()) // the session has no transaction, so nothing is sent
 	}
 }
@@ -155,9 +154,6 @@ func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context
 	a, pending := b.memory.take(id)
 	if !pending {
 		a = &Attempt{id: id, life: undoneFor, undone: true}
-	}
-	if a.joint != nil {
-		cleanUp = a.joint.undo
 	}
 	found, err := cleanUp(a.In(ctx), a)
 	settled = err == nil && (found || a.undone || b.Kind().Numbers && !a.Single)

@@ -6,29 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 var unordered = options.BulkWrite().SetOrdered(false)
-
-// InsertMany inserts documents on Durable, unordered, and times it. It returns which of them
-// were refused.
-func (b *Base) InsertMany(ctx context.Context, documents []bson.D) (r Reply, failed map[int]error, err error) {
-	all := make([]any, len(documents))
-	for i, d := range documents {
-		all[i] = d
-	}
-	r, err = b.send(Insert, b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
-		_, err := coll.InsertMany(ctx, all, options.InsertMany().SetOrdered(false))
-		if failed, err = refusals(err); err != nil {
-			return nil, err
-		}
-		return nil, nil
-	})
-	return r, failed, err
-}
 
 // countBulk counts the commands of a bulk: one for each kind of write in it.
 func (b *Base) countBulk(models []mongo.WriteModel) {

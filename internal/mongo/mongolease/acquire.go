@@ -3,7 +3,6 @@ package mongolease
 import (
 	"context"
 	"slices"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -15,7 +14,7 @@ func (s *Steps[R, X]) Answer(ctx context.Context, c *Claim, image Image[R], t Te
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)
 	}
-	return s.Grant(ctx, c, image, t, time.Time{}, 0)
+	return s.grant(ctx, c, image, t)
 }
 
 // Contest judges the document that is in the way of a claim. If no holder is live any more, and

@@ -11,12 +11,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Grant makes a grant of an applied claim. After any error here the outcome is unknown: the
-// claim is there and must be undone. A claim that was inserted in a bulk has no image: at is then
-// the server's time, drawn by a command that was sent at drawn (see Drawn). It is zero otherwise.
-func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure, at time.Time, drawn mongoclock.Moment) (store.Grant, error) {
+// grant makes a grant of an applied claim. After any error here the outcome is unknown: the
+// claim is there and must be undone.
+func (s *Steps[R, X]) grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
 	stamp, told := c.Attempt.OperationTime()
-	if !told || !image.Found() && at.IsZero() {
+	if !told || !image.Found() {
 		confirmed, err := s.confirm(ctx, c)
 		if err != nil {
 			return store.Grant{}, err
@@ -28,16 +27,13 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 			_, stamp = confirmed.Record.Drawn()
 		}
 	}
-	if image.Found() {
-		at, _ = image.Record.Drawn()
-		drawn = image.Sent
-		if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
-			return store.Grant{}, mongobase.ErrNoTrace
-		}
+	at, _ := image.Record.Drawn()
+	if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
+		return store.Grant{}, mongobase.ErrNoTrace
 	}
 	g := store.Grant{
 		Token: mongobase.Token(stamp),
-		Left:  s.Base.Left(t, c.Sent, drawn, at),
+		Left:  s.Base.Left(t, c.Sent, image.Sent, at),
 		Since: t.Since,
 		Line:  Places(image.Record.Waiters()),
 	}
@@ -45,7 +41,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 		g.Spare = mongobase.Spare(stamp)
 	}
 	if g.Left < c.TTL/2 {
-		s.correct(ctx, c, &g, at, drawn)
+		s.correct(ctx, c, &g, at, image.Sent)
 	}
 	s.Memory.Granted(c.ID, Lease[X]{From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
 	if c.Got != nil {

@@ -41,29 +41,9 @@ func (s *Steps[R, X]) timesOf(ctx context.Context, holders []store.Ref) (at []ti
 	if !s.Base.ManyClocks() {
 		return make([]time.Time, len(holders)), 0, nil
 	}
-	return s.Drawn(ctx, holders)
-}
-
-// tenureBy returns what is written now by a server time, which was drawn by a command that was
-// sent at drawn; by what is known if the time is zero.
-func (s *Steps[R, X]) tenureBy(at time.Time, drawn mongoclock.Moment, ttl time.Duration) Tenure {
-	if at.IsZero() {
-		return s.Base.Tenure(ttl)
-	}
-	return s.Base.TenureBy(s.Base.BearingBy(at, drawn), ttl)
-}
-
-// Drawn returns server times for claims that were inserted in a bulk, and when the command that
-// drew them was sent. There is one time for all, or through a router one for each, which is
-// zero if its document is gone.
-func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (at []time.Time, drawn mongoclock.Moment, err error) {
-	if !s.Base.Kind().Router {
-		server, drawn, err := s.Base.Hello(ctx)
-		return []time.Time{server}, drawn, err
-	}
-	at = make([]time.Time, len(inserted))
-	models := make([]mongo.WriteModel, len(inserted))
-	for i, r := range inserted {
+	at = make([]time.Time, len(holders))
+	models := make([]mongo.WriteModel, len(holders))
+	for i, r := range holders {
 		filter, err := s.Where(r, s.Shape.Holds(r.ID))
 		if err != nil {
 			return nil, 0, err
@@ -74,16 +54,25 @@ func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (at []tim
 	if _, _, err = s.Base.Bulk(ctx, s.Base.Soft, models); err != nil {
 		return nil, 0, err
 	}
-	images, err := s.FindMany(ctx, s.Base.Soft, inserted)
+	images, err := s.FindMany(ctx, s.Base.Soft, holders)
 	if err != nil {
 		return nil, 0, err
 	}
-	for i, r := range inserted {
+	for i, r := range holders {
 		if _, holds := images[i].Record.Holder(r.ID); holds {
 			at[i], _ = images[i].Record.Drawn()
 		}
 	}
 	return at, drawn, nil
+}
+
+// tenureBy returns what is written now by a server time, which was drawn by a command that was
+// sent at drawn; by what is known if the time is zero.
+func (s *Steps[R, X]) tenureBy(at time.Time, drawn mongoclock.Moment, ttl time.Duration) Tenure {
+	if at.IsZero() {
+		return s.Base.Tenure(ttl)
+	}
+	return s.Base.TenureBy(s.Base.BearingBy(at, drawn), ttl)
 }
 
 // DrawnFor returns the time of the shard that has the document of an image: that of its last

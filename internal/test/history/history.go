@@ -117,7 +117,7 @@ const (
 	Swept    = "swept"              // of a holder dropped: by the TTL index
 	Failover = "failover"           // of trouble: the primary changed, or forgot its sessions
 	Lingers  = "lingers"            // of a holder applied: its client may keep the key between grants of its own
-	Late     = "refused before"     // of a holder applied: of a bulk of claims whose other send was refused quickly
+	Late     = "refused before"     // of a holder applied: of a claim for one of several keys, whose other send was refused quickly
 	Stopped  = "clock stands still" // of trouble: a client's monotonic clock
 )
 

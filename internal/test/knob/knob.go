@@ -178,9 +178,8 @@ var (
 	LocalTokenKept bool
 	// AnnouncedOnce announces a release beside its command and never after it.
 	AnnouncedOnce bool
-	// PartialBulkKept makes AcquireAll keep the leases that a bulk granted after the first key
-	// that it was refused.
-	PartialBulkKept bool
+	// LaterKeysKept makes AcquireAll keep what it was granted after the first key that was refused.
+	LaterKeysKept bool
 )
 
 // Sleeper is called for each new clock of a store and for each new meter of package suspend. It

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 )
 
 // A delivery is what becomes of one command.
@@ -31,7 +29,7 @@ func (w *world) deliver(r *request, d *rng) delivery {
 	if x.noFaults || now > x.faultsEnd {
 		return f
 	}
-	if t := w.trouble[r.client.id]; x.oneFault && (now > t.from && now < t.to || r.actor == "" || r.cmd.Name != "findAndModify" && !isBulkOfClaims(r.cmd)) {
+	if t := w.trouble[r.client.id]; x.oneFault && (now > t.from && now < t.to || r.actor == "" || r.cmd.Name != "findAndModify") {
 		return f
 	}
 	seen := func() time.Duration { // half of the losses are noticed at once, the others never
@@ -105,6 +103,3 @@ func (w *world) isCutOff(client int) bool {
 	}
 	return false
 }
-
-// isBulkOfClaims tells the inserts of AcquireAll.
-func isBulkOfClaims(c docdb.Command) bool { return c.Name == "insert" && c.NS() == locksNS }

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,32 +51,37 @@ func wrongly(d *rng, right history.Mode, wrong ...history.Mode) history.Mode {
 	return right
 }
 
-// A notingLocker is a user's client behind a wrapper, which AcquireAll asks for one key
-// after the other. It notes every call and its answer.
+// A notingLocker is a user's client behind a wrapper. It notes every call of AcquireAll, and its
+// answer.
 type notingLocker struct {
 	u     *user
 	until time.Duration
-	given atomic.Bool // AcquireAll has returned the leases
+	tries map[string]int // the calls of TryAcquire, by their keys: they are made side by side
+	given atomic.Bool    // AcquireAll has returned the leases
 }
 
 // Acquire is the client's.
 func (n *notingLocker) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	u := n.u
-	op := u.newOp()
-	call := history.Event{Kind: history.Called, Client: u.p.id, Key: key, Op: op, Until: n.until}
-	u.p.world.note(call)
-	l, err := u.p.client.Acquire(withOp(ctx, op), key, opts...)
-	u.answered(call, l, err, n.given.Load)
+	call := history.Event{Kind: history.Called, Client: n.u.p.id, Key: key, Op: n.u.newOp(), Until: n.until}
+	return n.noting(ctx, call, n.u.p.client.Acquire, opts)
+}
+
+// TryAcquire is the client's.
+func (n *notingLocker) TryAcquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+	call := history.Event{Kind: history.Called, Client: n.u.p.id, Key: key, Op: n.tries[key], Note: "try"}
+	return n.noting(ctx, call, n.u.p.client.TryAcquire, opts)
+}
+
+func (n *notingLocker) noting(ctx context.Context, call history.Event, take func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error), opts []mongolock.AcquireOption) (*mongolock.Lease, error) {
+	n.u.p.world.note(call)
+	l, err := take(withOp(ctx, call.Op), call.Key, opts...)
+	call.Note = ""
+	n.u.answered(call, l, err, n.given.Load)
 	return l, err
 }
 
-// TryAcquire is not called by AcquireAll.
-func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// acquireSeveral takes some keys exclusively with the client itself, which claims them in one
-// bulk, and holds them together. All calls are noted when they are answered together. None of
+// acquireSeveral takes some keys exclusively with the client itself, which first claims them side by
+// side, and holds them together. All calls are noted when they are answered together. None of
 // them has a time by which it must be: what was granted so far is given back first.
 func (u *user) acquireSeveral(d *rng, patience time.Duration, opts ...mongolock.AcquireOption) {
 	w := u.p.world
@@ -123,13 +127,16 @@ func (w *world) opOf(op int, key string) int {
 	return op
 }
 
-// acquireTwo takes two keys exclusively, one after the other, and holds them together.
+// acquireTwo takes two keys exclusively, by calls that are noted one by one, and holds them together.
 func (u *user) acquireTwo(patience time.Duration) {
 	first := u.rng.n(len(u.keys))
 	keys := []string{u.keys[first], u.keys[(first+1)%len(u.keys)]}
 	ctx, cancel := context.WithTimeout(u.ctx(), patience)
 	defer cancel()
-	n := &notingLocker{u: u, until: u.p.world.since() + patience}
+	n := &notingLocker{u: u, until: u.p.world.since() + patience, tries: make(map[string]int, len(keys))}
+	for _, key := range keys {
+		n.tries[key] = u.newOp()
+	}
 	all, err := mongolock.AcquireAll(ctx, n, keys)
 	if err != nil {
 		return

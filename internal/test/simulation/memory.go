@@ -161,24 +161,6 @@ func (r *remote) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	}))
 }
 
-// AcquireMany is the store's, as one call.
-func (r *remote) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
-	var keys []string
-	for _, c := range batch {
-		keys = append(keys, c.Key)
-	}
-	answers, err := call(ctx, r, "findAndModify", keys[0], keys, func() []store.Claimed {
-		return r.mem.AcquireMany(context.WithoutCancel(ctx), batch)
-	})
-	if err != nil {
-		answers = make([]store.Claimed, len(batch))
-		for i := range answers {
-			answers[i].Err = err
-		}
-	}
-	return answers
-}
-
 // Renew is the store's.
 func (r *remote) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	var keys []string

@@ -200,11 +200,11 @@ func (w *world) respond(r *request, reply bson.D) {
 // numbered names a command for all its sends, of which the server executes one.
 func (r *request) numbered() string { return fmt.Sprint(r.cmd.Session, " ", r.cmd.Number) }
 
-// noteRefusal notes that a bulk of claims was refused, in part or whole, before its client takes that
-// for slow. With w.mu held.
+// noteRefusal notes that a claim of one of several keys was refused, before its client takes that for
+// slow. The call that it belongs to may go on. With w.mu held.
 func (w *world) noteRefusal(r *request, reply bson.D) {
-	documents, _ := lookup(r.cmd.Body, "documents").(bson.A)
-	if r.cmd.Number > 0 && len(documents) > 1 && lookup(reply, "writeErrors") != nil && w.since()-r.began < history.QuickRefusal {
+	_, several := w.together[r.op]
+	if several && r.cmd.Number > 0 && lookup(reply, "code") == int32(11000) && w.since()-r.began < history.QuickRefusal {
 		w.refused[r.numbered()] = w.since()
 	}
 }

@@ -251,7 +251,7 @@ func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
 	}
 }
 
-// Users take several keys together: AcquireAll with a client claims them in one bulk.
+// Users take several keys together: AcquireAll claims them side by side, and then one after the other.
 func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 	for seed := range uint64(*simSeeds) {
 		for _, memory := range []bool{false, true} {

@@ -33,7 +33,7 @@ type world struct {
 	sent    map[string]int           // how many commands of a kind a sender has sent
 	names   map[string]string        // of sessions, by ID; see session
 	began   map[string]time.Duration // when a statement was first sent, by session and number
-	refused map[string]time.Duration // when a bulk of claims was refused quickly, likewise
+	refused map[string]time.Duration // when a claim of one of several keys was refused quickly, likewise
 	grants  map[string]int           // the call that a lease came of, by ID
 	tokens  map[string]int64         // of the first lease of each holder, by ID
 	faults  map[string]int

@@ -20,8 +20,7 @@ import (
 )
 
 var (
-	plain   = simulation.Settings{Margin: -1}
-	inBulks = simulation.Settings{Margin: -1, Several: true}
+	plain = simulation.Settings{Margin: -1}
 )
 
 // A control is one safety taken out. In the histories of its seed TLC must refuse a step, and
@@ -68,7 +67,6 @@ var controls = []control{
 	{1, "an offer taken by the place alone", func(on bool) { knob.OfferUncompared = on }, plain, "sends swap", "it names neither a revision nor the holder"},
 	{1, "a release that removes the line", func(on bool) { knob.ReleaseDropsLine = on }, plain, "sends release", "it removes a document and does not ask who is in line"},
 	{1, "a release that keeps rev", func(on bool) { knob.ReleaseKeepsRev = on }, plain, "executes release", "it leaves another document than the specification says"},
-	{56, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, inBulks, "nothing more comes", "an attempt of unknown outcome was not cleaned up"},
 	{14, "a swap that names dates", func(on bool) { knob.SwapByDate = on }, plain, "executes swap", "it drops a holder that it does not name"},
 }
 

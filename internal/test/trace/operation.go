@@ -80,8 +80,6 @@ func operations(c docdb.Command) []operation {
 		concern, _ := field(c.Body, "writeConcern").(bson.D)
 		durable, _ := field(concern, "j").(bool)
 		return []operation{read(filter, update, remove, upsert, durable)}
-	case "insert":
-		return inserts(c.Body)
 	case "update":
 		return statements(c.Body, "updates", false)
 	case "delete":
@@ -90,22 +88,6 @@ func operations(c docdb.Command) []operation {
 		return looks(c.Body)
 	}
 	return nil
-}
-
-// inserts are the claims of a bulk: each writes what its upsert would.
-func inserts(body bson.D) (all []operation) {
-	for _, document := range documents(field(body, "documents")) {
-		filter := bson.D{{Key: "_id", Value: field(document, "_id")}, {Key: "rev", Value: field(document, "rev")}}
-		var set bson.D
-		for _, name := range []string{"mode", "limit", "holders"} {
-			set = append(set, bson.E{Key: name, Value: field(document, name)})
-		}
-		if all, _ := field(document, "holders").(bson.D); len(all) == 0 {
-			continue // a wake-up, not a claim
-		}
-		all = append(all, read(filter, bson.D{{Key: "$set", Value: set}}, false, true, true))
-	}
-	return all
 }
 
 func statements(body bson.D, name string, remove bool) (all []operation) {

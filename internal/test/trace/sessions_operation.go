@@ -49,10 +49,6 @@ func sessionOperations(c docdb.Command) (all []sessionOperation) {
 			upsert, _ := field(statement, "upsert").(bool)
 			add(filter, update, c.Name == "delete", upsert)
 		}
-	case "insert":
-		for _, o := range inserts(c.Body) {
-			all = append(all, sessionOperation{operation: o})
-		}
 	}
 	for i := range all {
 		o := &all[i]

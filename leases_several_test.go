@@ -1,0 +1,276 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// claimsTake lets every claim of a store take d, applied in the middle of it.
+func claimsTake(s *hookedStore, d time.Duration) {
+	s.hook(func(h *hooks) {
+		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+			time.Sleep(d / 2)
+			defer time.Sleep(d / 2)
+			return do()
+		}
+	})
+}
+
+func numbered(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("key-%04d", i))
+	}
+	return keys
+}
+
+func TestAcquireAllAsksForFreeKeysSideBySide(t *testing.T) {
+	own := func(keys []string) (opts []mongolock.AcquireOption) {
+		for i, key := range keys {
+			opts = append(opts, mongolock.For(key, mongolock.OneOf(1+i)))
+		}
+		return opts
+	}
+	for _, test := range []struct{ keys, trips int }{{1, 1}, {10, 1}, {64, 1}, {65, 2}, {1000, 16}} {
+		keys := numbered(test.keys)
+		for what, opts := range map[string][]mongolock.AcquireOption{
+			"exclusive": {mongolock.MinHold(time.Minute)}, "shared": {mongolock.Shared()}, "options of their own": own(keys),
+		} {
+			t.Run(fmt.Sprint(test.keys, " ", what), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newHookedStore(memstore.New())
+					claimsTake(s, linkTrip)
+					c := newClient(t, s)
+					start := time.Now()
+					all, err := mongolock.AcquireAll(t.Context(), c, keys, opts...)
+					require.NoError(t, err)
+					tookBetween(t, start, time.Duration(test.trips)*linkTrip, time.Duration(test.trips)*linkTrip)
+					assert.Equal(t, test.keys, s.count("acquire"))
+					assert.Equal(t, test.keys, s.total(), "calls")
+					for i, l := range all {
+						assert.Equal(t, keys[i], l.Key())
+					}
+					time.Sleep(time.Hour) // virtual: many renewals
+					assert.NoError(t, errors.Join(all.Err(), all.Release()))
+				})
+			})
+		}
+	}
+}
+
+func TestAWrapperIsAskedSideBySideToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHookedStore(memstore.New())
+		claimsTake(s, linkTrip)
+		wrapped := struct{ *mongolock.Client }{newClient(t, s)}
+		start := time.Now()
+		all, err := mongolock.AcquireAll(t.Context(), wrapped, numbered(10))
+		require.NoError(t, err)
+		tookBetween(t, start, linkTrip, linkTrip)
+		assert.NoError(t, all.Release())
+	})
+}
+
+// Keys that were granted after the first key that others hold are given back at once: the
+// holders of that key may wait for them.
+func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHookedStore(memstore.New())
+		one, two := newClient(t, s.mem), newClient(t, s)
+		held := acquire(t, one, "b")
+		claimsTake(s, linkTrip)
+		got := make(chan error, 1)
+		var all mongolock.Leases
+		go func() {
+			var err error
+			all, err = mongolock.AcquireAll(t.Context(), two, []string{"a", "b", "c", "d"}, mongolock.MinHold(time.Hour))
+			got <- err
+		}()
+		time.Sleep(2 * linkTrip)
+		synctest.Wait()
+		assert.Equal(t, 1, s.count("release"))
+		mustBeHeld(t, s.mem, "a")
+		mustBeFree(t, s.mem, "c")
+		mustBeFree(t, s.mem, "d")
+		c, err := one.TryAcquire(t.Context(), "c")
+		require.NoError(t, err, "others can have it meanwhile")
+		release(t, c)
+		asked := s.count("acquire")
+		release(t, held)
+		require.NoError(t, <-got)
+		assert.Len(t, all, 4)
+		assert.NoError(t, all.Err())
+		assert.Equal(t, 3, s.count("acquire")-asked, "b, c and d, one after the other")
+	})
+}
+
+func TestAcquireAllBeginsNoMoreClaimsOnceOneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHookedStore(memstore.New())
+		acquire(t, newClient(t, s.mem), "key-0000")
+		claimsTake(s, linkTrip)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := mongolock.AcquireAll(ctx, newClient(t, s), numbered(1000))
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.LessOrEqual(t, s.count("acquire"), 2*64+5, "those under way, those that begin in that instant, and those of the wait")
+	})
+}
+
+func TestAcquireAllWaitsForKeysThatAreInUseHere(t *testing.T) {
+	for what, use := range map[string]func(t *testing.T, c *mongolock.Client, s *hookedStore){
+		"one is shared": func(t *testing.T, c *mongolock.Client, _ *hookedStore) {
+			l := acquire(t, c, "b", mongolock.Shared())
+			time.AfterFunc(time.Second, func() { _ = l.Release() })
+		},
+		"one is held": func(t *testing.T, c *mongolock.Client, _ *hookedStore) {
+			l := acquire(t, c, "b")
+			time.AfterFunc(time.Second, func() { _ = l.Release() })
+		},
+		"one is waited for": func(t *testing.T, c *mongolock.Client, s *hookedStore) {
+			l := acquire(t, newClient(t, s.mem), "b")
+			wait := inBackground(t.Context(), c, "b")
+			time.AfterFunc(time.Second, func() {
+				_ = l.Release()
+				_ = (<-wait).lease.Release()
+			})
+			synctest.Wait()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newHookedStore(memstore.New())
+				c := newClient(t, s)
+				use(t, c, s)
+				start := time.Now()
+				all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
+				require.NoError(t, err)
+				tookBetween(t, start, time.Second, time.Second+100*time.Millisecond)
+				assert.NoError(t, all.Release())
+			})
+		})
+	}
+}
+
+// A claim of unknown outcome is cleaned up, as that of a single key is.
+func TestAFaultOfOneOfSeveralClaimsLeavesNothing(t *testing.T) {
+	for what, apply := range map[string]bool{"the reply is lost": true, "the request is lost": false} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newHookedStore(memstore.New())
+				s.hook(func(h *hooks) {
+					h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+						if c.Key != "b" {
+							return do()
+						}
+						if apply {
+							_, _ = do()
+						}
+						return store.Grant{}, errNet
+					}
+				})
+				_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b", "c"})
+				require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+				assert.ErrorIs(t, err, errNet)
+				assert.ErrorContains(t, err, `"b"`)
+				synctest.Wait()
+				assert.Equal(t, 1, s.count("undo"))
+				for _, key := range []string{"a", "b", "c"} {
+					mustBeFree(t, s.mem, key)
+				}
+			})
+		})
+	}
+}
+
+func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
+	for what, opts := range map[string][]mongolock.AcquireOption{"its context ends": nil, "MaxWait is over": {mongolock.MaxWait(time.Second)}} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newHookedStore(memstore.New())
+				s.hook(func(h *hooks) {
+					h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+						defer time.Sleep(1800 * time.Millisecond) // virtual: applied, and answered late
+						return do()
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				if len(opts) == 0 {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+				}
+				defer cancel()
+				start := time.Now()
+				_, err := mongolock.AcquireAll(ctx, newClient(t, s), []string{"a", "b"}, opts...)
+				require.Error(t, err)
+				assert.Equal(t, mongolock.OutcomeTimeout, mongolock.OutcomeOf(err))
+				assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "it will be known")
+				tookBetween(t, start, time.Second, time.Second+time.Millisecond)
+				time.Sleep(2 * time.Second) // virtual: until it is answered and given back
+				mustBeFree(t, s.mem, "a")
+				mustBeFree(t, s.mem, "b")
+			})
+		})
+	}
+}
+
+// Callers that want the same keys may each be granted a part of them. One of them has the first key in
+// order, and waits for the others, which keep none after the one that they were refused.
+func TestCallersThatMeetOnSeveralKeysDoNotDeadlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range 6 {
+			s, d := newHookedStore(mem), rand.New(rand.NewPCG(1, uint64(i)))
+			var mu sync.Mutex // protects d
+			s.hook(func(h *hooks) {
+				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+					mu.Lock()
+					trip := time.Duration(d.IntN(int(4 * time.Millisecond)))
+					mu.Unlock()
+					time.Sleep(trip) // virtual: the claims of a call arrive in any order
+					return do()
+				}
+			})
+			c := newClient(t, s)
+			wg.Go(func() {
+				for range 20 {
+					all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"})
+					if !assert.NoError(t, err) {
+						return
+					}
+					time.Sleep(time.Millisecond) // virtual: others have their turn
+					assert.NoError(t, errors.Join(all.Err(), all.Release()))
+				}
+			})
+		}
+		wg.Wait()
+		tookBetween(t, start, 0, time.Minute)
+	})
+}
+
+func TestAnObserverSeesEachClaimOfAnAcquireAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpLog()
+		c := newClient(t, newHookedStore(memstore.New()), mongolock.WithObserver(o))
+		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
+		require.NoError(t, err)
+		assert.NoError(t, all.Release())
+		synctest.Wait()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		assert.Equal(t, 2, o.begun[mongolock.OpAcquire])
+	})
+}
