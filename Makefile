@@ -211,12 +211,11 @@ try: $(DEVMONGO) bin/testreport ## use: can the server at URI=mongodb://… carr
 	@echo 'It writes to collections of its own in the database mongolock_test, and drops them.'
 	@MONGODB_URI="$$URI" $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
 
-# FAULT narrows it to one. KEEP=1 enters in docs/internals/record.md that they were found.
+# FAULT narrows it to one.
 FAULT ?=
-KEEP  ?=
 .PHONY: reproduce
 reproduce: $(DEVMONGO) ## test: every fault once found is put back, and found
-	@$(ON_MONGO) go run ./internal/test/record reproduce $(if $(KEEP),-keep) $(FAULT)
+	@$(ON_MONGO) go run ./internal/test/record reproduce $(FAULT)
 
 .PHONY: record
 record: ## develop: draws docs/internals/record.md

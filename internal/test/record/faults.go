@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -52,8 +50,6 @@ func (f fault) pattern() string { return "^" + f.Test + "$" }
 // reproduce builds one fault after the other in. A test that fails without it shows nothing, so
 // the tests run without them, too.
 func (r *record) reproduce(ctx context.Context, args []string) error {
-	keep := slices.Contains(args, "-keep")
-	args = slices.DeleteFunc(args, func(a string) bool { return a == "-keep" })
 	faults := slices.DeleteFunc(slices.Clone(r.faults), func(f fault) bool {
 		return f.Gone != "" || len(args) > 0 && !slices.Contains(args, f.Name)
 	})
@@ -62,8 +58,6 @@ func (r *record) reproduce(ctx context.Context, args []string) error {
 	}
 	began := time.Now()
 	errs := []error{r.sound(ctx, faults)}
-	now, err := r.now(ctx)
-	errs = append(errs, err)
 	for _, f := range faults {
 		took := time.Now()
 		if err := r.found(ctx, f); err != nil {
@@ -72,12 +66,8 @@ func (r *record) reproduce(ctx context.Context, args []string) error {
 			continue
 		}
 		fmt.Fprintf(os.Stdout, "found     %-28s %5.1f s  %s\n", f.Name, time.Since(took).Seconds(), f.command())
-		r.reproduced[f.Name] = now
 	}
 	fmt.Fprintf(os.Stdout, "%d faults in %v\n", len(faults), time.Since(began).Round(time.Second))
-	if keep {
-		errs = append(errs, r.save("reproduced.json", r.reproduced), r.draw())
-	}
 	return errors.Join(errs...)
 }
 
@@ -154,50 +144,4 @@ func (r *record) test(ctx context.Context, server bool, module string, args ...s
 	cmd.Dir = r.root
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// now is today's commit and day. A tree with changes is said to have them.
-func (r *record) now(ctx context.Context) (moment, error) {
-	commit, err := r.output(ctx, "git", "rev-parse", "--short=10", "HEAD")
-	changes, err2 := r.output(ctx, "git", "status", "--porcelain", "--untracked-files=no", "--", "*.go")
-	if changes != "" {
-		commit += ", changed"
-	}
-	return moment{commit, time.Now().UTC().Format(time.DateOnly)}, errors.Join(err, err2)
-}
-
-// A search is one run of the simulation that looked for the first seed which notices each control.
-type search struct {
-	moment
-	Seeds map[string]uint64 `json:"seeds"` // by the control's name
-}
-
-var (
-	searched = regexp.MustCompile(`=== RUN +TestControlEverySafety(?:Of(\w+))?TakenOutIsNoticed/(.+)`)
-	noticed  = regexp.MustCompile(`control_knobs_test\.go:\d+: seed (\d+): `)
-)
-
-// search reads what a search for the seeds of controls printed.
-func (r *record) search(in *os.File) error {
-	now, err := r.now(context.Background())
-	if err != nil {
-		return err
-	}
-	seeds, err := firstSeeds(in)
-	if err != nil {
-		return err
-	}
-	r.searches = append(r.searches, search{now, seeds})
-	return r.save("controls.json", r.searches)
-}
-
-// names returns the controls of all searches.
-func names(searches []search) []string {
-	all := map[string]bool{}
-	for _, s := range searches {
-		for name := range s.Seeds {
-			all[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
 }
