@@ -40,7 +40,6 @@ const (
 type Client struct {
 	config
 	pkg      string // the package whose operations the observer sees: this one, or one built on it
-	guard    *guarded
 	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
 	calls    observe.Calls   // of the store
@@ -91,7 +90,6 @@ func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:  conf,
 		pkg:     "mongolock",
-		guard:   observe.New[Operation, Outcome](conf.observer, conf.logger),
 		store:   s,
 		closeOK: make(chan struct{}),
 	}

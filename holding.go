@@ -101,7 +101,7 @@ func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotoni
 func (h *holding) start(due monotonic.Moment) (*Lease, error) {
 	c, l := h.client, h.lease
 	left := h.ends().Sub(h.granted)
-	if left > 0 {
+	if left > 0 && c.observer != nil {
 		h.values, l.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
 	}
 	closed := c.queues.enter(h)
@@ -265,7 +265,7 @@ func (h *holding) finish(cause error, of ...*Lease) (tell func()) {
 	h.client.keeper.Remove(h)
 	return func() {
 		if l != nil && l.endHold != nil {
-			l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
+			h.client.tellEnd(l, cause)
 		}
 		if lost && l != nil {
 			h.client.logger.Warn("mongolock: lease lost", "key", h.ref.Key, "token", l.token, "cause", cause)

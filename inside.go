@@ -25,11 +25,11 @@ func init() {
 		}
 		return leases
 	}
-	inside.Guard = func(locker any) any {
-		if c := within(locker); c != nil {
-			return c.guard
+	inside.Observer = func(locker any) any {
+		if c := within(locker); c != nil && c.observer != nil {
+			return c.observer
 		}
-		return (*guarded)(nil)
+		return unobserved{}
 	}
 	inside.TermsOf = func(locker any, key string, options any) (inside.Terms, error) {
 		conf, _ := newConfig(nil)

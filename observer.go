@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -90,13 +89,17 @@ func OutcomeOf(err error) string {
 // leader, doclock, once and pathlock. Begin returns the context with which the operation goes on, to
 // which a trace can add its span, and a function that is called once when the operation ends.
 //
-// Both functions should be quick. Several goroutines call them at once, and none of these is
-// the caller's. They may call the library, because it holds none of its locks meanwhile. The
-// library waits 50 ms for a call; then it goes on, and does not observe what begins before the
-// call returns (Stats.Unobserved counts that). So an observer that hangs loses no lease and
-// keeps no key. A panic in an observer is logged.
+// Both functions are called by the goroutine that does the work, several at once. The work waits
+// for them, so they must return quickly. A panic in them is not recovered. They may read numbers
+// (Stats) and the state of a lease, because no lock is held meanwhile. They must not call what waits
+// for the database or for other work of the client: Acquire, Renew, Release, Close and the like.
+//
+// A call that does not return holds up the operation that it is about, and the Close of the client.
+// It holds up no renewal, and no lease's end: OpRenew, and an OpHold that its holder does not end,
+// have goroutines of their own.
 type Observer interface {
-	// Begin is called when an operation begins.
+	// Begin is called when an operation begins. Neither result may be nil. The context of an OpRenew
+	// is not used.
 	Begin(ctx context.Context, op Operation) (context.Context, func(Outcome))
 }
 
@@ -139,8 +142,6 @@ type Stats struct {
 	// again, or find no server for it. Commands is nil on a store without a database. If trees
 	// of package pathlock share a collection, the first one counts the commands of all.
 	Commands map[string]uint64
-	// Unobserved counts operations of which the Observer was not told because it was too slow.
-	Unobserved uint64
 }
 
 // Plus adds up the numbers of two clients. Of Ahead and of each age it keeps the greater, and
@@ -153,7 +154,6 @@ func (s Stats) Plus(t Stats) Stats {
 	s.Candidates += t.Candidates
 	s.InLine += t.InLine
 	s.CleanUps += t.CleanUps
-	s.Unobserved += t.Unobserved
 	s.Ahead = max(s.Ahead, t.Ahead)
 	s.OldestWait = max(s.OldestWait, t.OldestWait)
 	s.OldestRenewal = max(s.OldestRenewal, t.OldestRenewal)
@@ -177,7 +177,7 @@ func sums(a, b map[string]uint64) map[string]uint64 {
 // Stats returns the numbers of the client, all of one moment. It sends nothing. It takes about
 // a tenth of a microsecond for each lease and for each key that is waited for.
 func (c *Client) Stats() Stats {
-	s := Stats{Package: c.pkg, Calls: c.calls.ByName(), Unobserved: c.guard.Skipped()}
+	s := Stats{Package: c.pkg, Calls: c.calls.ByName()}
 	if counts, ok := store.As[counter](c.store); ok {
 		s.Commands = counts.Commands()
 	}
@@ -186,9 +186,10 @@ func (c *Client) Stats() Stats {
 }
 
 // observe tells the observer, if there is one, that an operation begins. A package that acquires for
-// itself says so in ctx. Call it without holding a lock.
+// itself says so in ctx. Call it without holding a lock, and where only the operation itself waits
+// for it: otherwise call observeAside.
 func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (context.Context, func(Outcome)) {
-	if c.guard == nil {
+	if c.observer == nil {
 		return ctx, func(Outcome) {}
 	}
 	is := Operation{Op: op, Package: c.pkg, Key: key}
@@ -203,7 +204,7 @@ func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (cont
 			is.Key = as.Key
 		}
 	}
-	return c.guard.Begin(ctx, is)
+	return c.observer.Begin(ctx, is)
 }
 
 // watchStats lets the observer read the client's numbers, if it wants to.
@@ -211,10 +212,38 @@ func (c *Client) watchStats() {
 	c.unwatch = func() {}
 	if o, ok := c.observer.(StatsObserver); ok {
 		if stop := o.Watch(c.Stats); stop != nil {
-			c.unwatch = func() { c.guard.Call(stop) }
+			c.unwatch = stop
 		}
 	}
 }
 
-// guarded is an observer behind its guard.
-type guarded = observe.Guard[Operation, Outcome]
+// observeAside is observe on a goroutine of its own, which the operation does not wait for.
+func (c *Client) observeAside(ctx context.Context, op Op, key string, t *terms) (end func(Outcome)) {
+	if c.observer == nil {
+		return func(Outcome) {}
+	}
+	over := make(chan Outcome, 1)
+	c.background.Go(func() {
+		_, end := c.observe(ctx, op, key, t)
+		end(<-over)
+	})
+	return func(out Outcome) { over <- out }
+}
+
+// tellEnd tells the observer that a lease has ended: on a goroutine of its own, unless its holder
+// ended it and so is the one who waits. Others may end many leases, one after the other.
+func (c *Client) tellEnd(l *Lease, cause error) {
+	tell := func() { l.endHold(Outcome{Err: cause, Token: l.token, Count: 1}) }
+	if errors.Is(cause, ErrReleased) || errors.Is(cause, ErrDetached) {
+		tell()
+		return
+	}
+	c.background.Run(tell)
+}
+
+// unobserved is the observer where there is none.
+type unobserved struct{}
+
+func (unobserved) Begin(ctx context.Context, _ Operation) (context.Context, func(Outcome)) {
+	return ctx, func(Outcome) {}
+}

@@ -18,7 +18,7 @@ func (quiet) Begin(ctx context.Context, _ mongolock.Operation) (context.Context,
 	return ctx, func(mongolock.Outcome) {}
 }
 
-// A pair in memory, without and with an observer: what its guard costs.
+// A pair in memory, without and with an observer: what it costs.
 func BenchmarkAFreePairWithAnObserver(b *testing.B) {
 	for name, opts := range map[string][]mongolock.ClientOption{"none": nil, "quiet": {mongolock.WithObserver(quiet{})}} {
 		b.Run(name, func(b *testing.B) {

@@ -59,7 +59,7 @@ func TestStoreCallsGetTheContextOfTheirOperation(t *testing.T) {
 	_ = lease.Renew(t.Context())
 	_ = lease.Release()
 	assert.Equal(t, mongolock.OpAcquire, s.acquire, "the operation of Acquire")
-	assert.Equal(t, mongolock.OpRenew, s.renew, "the operation of Renew")
+	assert.Equal(t, mongolock.OpHold, s.renew, "that under which the lease is renewed")
 }
 
 func TestAWaitThatIsGrantedAfterAFaultEndsWithoutAnError(t *testing.T) {

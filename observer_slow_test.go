@@ -15,10 +15,10 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A hanging observer never returns from what it is told of some operations.
+// A hanging observer never returns from what it is told of some operations of keys that begin with "blocked", or
+// of renewals, which may be for several keys.
 type hanging struct {
 	op    mongolock.Op
 	begin bool          // it hangs in Begin, else in the end
@@ -26,152 +26,113 @@ type hanging struct {
 }
 
 func (h *hanging) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
-	if of.Op == h.op && h.begin {
+	hangs := of.Op == h.op && (strings.HasPrefix(of.Key, "blocked") || of.Op == mongolock.OpRenew)
+	if hangs && h.begin {
 		<-h.until
 	}
 	return ctx, func(mongolock.Outcome) {
-		if of.Op == h.op && !h.begin {
+		if hangs && !h.begin {
 			<-h.until
 		}
 	}
 }
 
-// livesWith reports what went wrong as a client held, renewed, handed over, released and
-// closed in spite of an observer that hangs. The client's margin is a second, its TTL 30 s.
-func livesWith(t *testing.T, op mongolock.Op, begin bool) (wrong string) {
+// A renewalTimes is a store that knows when a key was renewed.
+type renewalTimes struct {
+	*countingStore
+	mu    sync.Mutex // protects times
+	times map[string][]time.Time
+}
+
+func (s *renewalTimes) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	s.mu.Lock()
+	for _, r := range batch {
+		s.times[r.Key] = append(s.times[r.Key], time.Now())
+	}
+	s.mu.Unlock()
+	return s.countingStore.Renew(ctx, batch)
+}
+
+// longest returns the longest time that a key was not renewed between two moments.
+func (s *renewalTimes) longest(key string, from, to time.Time) (gap time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range append(s.times[key], to) {
+		gap, from = max(gap, at.Sub(from)), at
+	}
+	return gap
+}
+
+// harm reports what the leases on "first", "last" and "ends" suffer from an observer that hangs
+// in what it is told of other leases, which are waited for, renewed, broken, handed over, and ended by
+// Close. The TTL is 30 s and the margin a second.
+func harm(t *testing.T, op mongolock.Op, begin bool) (wrong []string) {
 	h := &hanging{op: op, begin: begin, until: make(chan struct{})}
-	s := memstore.New()
-	client, rival := connect(s, mongolock.WithObserver(h), mongolock.WithLogger(slog.New(slog.DiscardHandler))), connect(s)
-	done := make(chan string)
-	go func() {
-		began := time.Now()
-		late := func(most time.Duration, doing string) string {
-			if took := time.Since(began); took > most {
-				return fmt.Sprintf("%s took %v", doing, took)
+	s := &renewalTimes{countingStore: newCountingStore(), times: make(map[string][]time.Time)}
+	logger := mongolock.WithLogger(slog.New(slog.DiscardHandler))
+	client, rival := connect(s, mongolock.WithObserver(h), logger), connect(s.countingStore, logger)
+	began := time.Now()
+	theirs, first := acquire(t, rival, "blocked"), acquire(t, client, "first")
+	time.AfterFunc(time.Second, func() { _ = theirs.Release() })
+	var users sync.WaitGroup
+	user := func(key string, does func(*mongolock.Lease)) {
+		users.Go(func() {
+			if lease, err := client.Acquire(context.Background(), key); err == nil {
+				does(lease)
 			}
-			began = time.Now()
-			return ""
-		}
-		lease, err := client.Acquire(t.Context(), "k")
-		if problem := late(time.Second, "Acquire"); err != nil || problem != "" {
-			done <- problem + fmt.Sprint(err)
-			return
-		}
-		time.Sleep(10 * time.Minute)
-		if err := lease.Err(); err != nil {
-			done <- fmt.Sprintf("after 20 TTLs: %v", err)
-			return
-		}
-		began = time.Now()
-		if err := lease.Release(); err != nil {
-			done <- fmt.Sprintf("Release: %v", err)
-			return
-		}
-		problem := late(time.Second, "Release")
-		if _, err := rival.TryAcquire(t.Context(), "k"); err != nil {
-			problem += fmt.Sprintf("; after Release: %v", err)
-		}
-		_, _ = client.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
-		problem += late(2*time.Second, "a wait")
-		_, _ = client.Acquire(t.Context(), "other")
-		if err := client.Close(); err != nil {
-			problem += fmt.Sprintf("; Close: %v", err)
-		}
-		done <- problem + late(3*time.Second, "Close")
+		})
+		time.Sleep(2 * time.Second)
+	}
+	user("blocked", func(lease *mongolock.Lease) { <-lease.Done() })
+	user("blocked at Close", func(lease *mongolock.Lease) { <-lease.Done() })
+	last := acquire(t, client, "last")
+	atSleep := time.Now()
+	ends := acquire(t, client, "ends", mongolock.NoRenewal())
+	var endedAt time.Time
+	go func() {
+		<-ends.Done()
+		endedAt = time.Now()
 	}()
-	select {
-	case wrong = <-done:
-	case <-time.After(time.Hour):
-		wrong = "nothing goes on"
+	time.Sleep(time.Minute)
+	_, _ = rival.Break(context.Background(), "blocked", "because", -1)
+	time.Sleep(time.Minute)
+	user("blocked", func(lease *mongolock.Lease) { time.Sleep(5 * time.Second); _ = lease.Release() })
+	user("blocked", func(*mongolock.Lease) {}) // it is handed over
+	time.Sleep(time.Minute)
+	for key, lease := range map[string]*mongolock.Lease{"first": first, "last": last} {
+		if err := lease.Err(); err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", key, err))
+		}
+		if gap := s.longest(key, began, time.Now()); gap > 15*time.Second {
+			wrong = append(wrong, fmt.Sprintf("%s was not renewed for %v", key, gap))
+		}
+	}
+	if late := endedAt.Sub(atSleep.Add(29 * time.Second)); late != 0 {
+		wrong = append(wrong, fmt.Sprintf("the end of a lease was late by %v", late))
+	}
+	closed := make(chan error)
+	go func() { closed <- client.Close() }()
+	synctest.Wait()
+	for key, ctx := range map[string]context.Context{"first": first.Context(t.Context()), "last": last.Context(t.Context())} {
+		if ctx.Err() == nil {
+			wrong = append(wrong, key+" was not ended by Close")
+		}
 	}
 	close(h.until)
-	if strings.HasPrefix(wrong, "nothing") {
-		<-done
-	}
-	_, _ = client.Close(), rival.Close()
+	<-closed
+	users.Wait()
+	_ = rival.Close()
 	return wrong
 }
 
-var observedOps = []mongolock.Op{mongolock.OpAcquire, mongolock.OpWait, mongolock.OpHold, mongolock.OpRenew, mongolock.OpRelease}
-
-func TestAnObserverThatHangsLosesNoLeaseAndKeepsNoKey(t *testing.T) {
-	for _, op := range observedOps {
+func TestAnObserverThatHangsDelaysNoRenewalAndNoEndOfAnotherLease(t *testing.T) {
+	for _, op := range []mongolock.Op{mongolock.OpAcquire, mongolock.OpWait, mongolock.OpHold, mongolock.OpRenew, mongolock.OpTransfer, mongolock.OpRelease} {
 		for name, begin := range map[string]bool{"beginning": true, "end": false} {
 			t.Run(fmt.Sprintf("%s/%s", op, name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { assert.Empty(t, livesWith(t, op, begin)) })
+				synctest.Test(t, func(t *testing.T) { assert.Empty(t, harm(t, op, begin)) })
 			})
 		}
 	}
-}
-
-// A caller is an observer that calls back into its client, with a lease of it.
-type caller struct {
-	client *mongolock.Client
-	wg     sync.WaitGroup
-	mu     sync.Mutex // protects busy
-	busy   bool
-}
-
-// callBack does with the client what a program may do, but not within itself.
-func (c *caller) callBack(key string) {
-	c.mu.Lock()
-	was := c.busy
-	c.busy = true
-	c.mu.Unlock()
-	if was || c.client == nil {
-		return
-	}
-	ctx := context.Background()
-	_ = c.client.Stats()
-	_, _ = c.client.Inspect(ctx, key)
-	if lease, err := c.client.TryAcquire(ctx, "its own"); err == nil {
-		_ = lease.Release()
-	}
-	_, _ = c.client.Acquire(ctx, key, mongolock.MaxWait(time.Minute)) // held by the observed call, or by this one
-	_ = c.client.Close()
-	c.mu.Lock()
-	c.busy = false
-	c.mu.Unlock()
-}
-
-func (c *caller) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
-	if of.Op != mongolock.OpRelease {
-		return ctx, func(mongolock.Outcome) {}
-	}
-	c.wg.Add(1)
-	defer c.wg.Done()
-	c.callBack(of.Key)
-	return ctx, func(mongolock.Outcome) {}
-}
-
-func TestAnObserverMayCallItsClientEvenToCloseIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &caller{}
-		client := connect(memstore.New(), mongolock.WithObserver(c), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-		c.client = client
-		lease := acquire(t, client, "k")
-		start := time.Now()
-		_ = lease.Release()
-		assert.Less(t, time.Since(start), time.Second, "Release waits for an observer that waits for the release")
-		assert.NoError(t, client.Close())
-		c.wg.Wait()
-	})
-}
-
-func TestTheLogSaysOnceThatAnObserverIsSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said strings.Builder
-		h := &hanging{op: mongolock.OpAcquire, begin: true, until: make(chan struct{})}
-		client := connect(memstore.New(), mongolock.WithObserver(h), mongolock.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
-		for range 3 {
-			_ = acquire(t, client, "k").Release()
-		}
-		assert.Equal(t, 1, strings.Count(said.String(), "observer"), said.String())
-		// All but the call that hangs: three acquisitions less one, three holds, three releases.
-		assert.EqualValues(t, 8, client.Stats().Unobserved)
-		close(h.until)
-		assert.NoError(t, client.Close())
-	})
 }
 
 // An idKeeper is a store that remembers the IDs of all claims.

@@ -74,6 +74,7 @@ func howEnded(err error) string {
 // order, once each.
 func (o *opLog) want(t *testing.T, want ...string) {
 	t.Helper()
+	synctest.Wait() // for what is told aside
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	assert.ElementsMatch(t, want, o.ended, "the operations that ended")

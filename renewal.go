@@ -27,7 +27,7 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 		h.mu.Unlock()
 		key, t = h.ref.Key, h.terms
 	}
-	values, end := c.observe(values, OpRenew, key, t)
+	end := c.observeAside(values, OpRenew, key, t)
 	ctx, cancel := c.background.Bound(values, sent.Add(limit))
 	defer cancel()
 	if alone {

@@ -249,7 +249,6 @@ func TestStatsMayBeReadByTheObserverOfTheOperationThatChangesThem(t *testing.T) 
 		client := connect(memstore.New(), mongolock.WithObserver(r))
 		release(t, acquire(t, client, "k"))
 		assert.NoError(t, client.Close())
-		assert.Zero(t, client.Stats().Unobserved, "no call took longer than it may")
 		assert.Positive(t, r.read)
 	})
 }
@@ -272,11 +271,11 @@ func (r *selfReader) Begin(ctx context.Context, _ mongolock.Operation) (context.
 }
 
 func TestStatsAreAddedUpWithoutChangingEither(t *testing.T) {
-	a := mongolock.Stats{Package: "mongolock", Held: 1, Unreleased: 2, Waiters: 3, Candidates: 4, InLine: 7, CleanUps: 5, Unobserved: 6, Ahead: 8,
+	a := mongolock.Stats{Package: "mongolock", Held: 1, Unreleased: 2, Waiters: 3, Candidates: 4, InLine: 7, CleanUps: 5, Ahead: 8,
 		Feed: store.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: time.Second, Calls: map[string]uint64{"acquire": 7, "renew": 1}}
-	b := mongolock.Stats{Package: "doclock", Held: 10, Unreleased: 20, Waiters: 30, Candidates: 40, InLine: 70, CleanUps: 50, Unobserved: 60, Ahead: 2,
+	b := mongolock.Stats{Package: "doclock", Held: 10, Unreleased: 20, Waiters: 30, Candidates: 40, InLine: 70, CleanUps: 50, Ahead: 2,
 		Feed: store.FeedNone, OldestWait: time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 70, "undo": 1}}
-	assert.Equal(t, mongolock.Stats{Package: "mongolock", Held: 11, Unreleased: 22, Waiters: 33, Candidates: 44, InLine: 77, CleanUps: 55, Unobserved: 66, Ahead: 8,
+	assert.Equal(t, mongolock.Stats{Package: "mongolock", Held: 11, Unreleased: 22, Waiters: 33, Candidates: 44, InLine: 77, CleanUps: 55, Ahead: 8,
 		Feed: store.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 77, "renew": 1, "undo": 1}}, a.Plus(b))
 	assert.Equal(t, map[string]uint64{"acquire": 7, "renew": 1}, a.Calls)
 	assert.Equal(t, b.Calls, mongolock.Stats{}.Plus(b).Calls)

@@ -10,7 +10,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -73,9 +72,9 @@ func Run(ctx context.Context, l mongolock.Locker, key string, fn Func, opts ...O
 // safe for concurrent use.
 type Candidate struct {
 	config
-	locker mongolock.Locker
-	key    string
-	guard  *observe.Guard[mongolock.Operation, mongolock.Outcome] // of the client's observer
+	locker   mongolock.Locker
+	key      string
+	observer mongolock.Observer // the client's
 
 	mu      sync.Mutex // protects what follows; never held across a call
 	running bool
@@ -99,8 +98,8 @@ func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard, _ := inside.Guard(l).(*observe.Guard[mongolock.Operation, mongolock.Outcome])
-	return &Candidate{config: conf, locker: l, key: key, guard: guard, preferred: preferred{key: preferredKey(key)}}, nil
+	observer, _ := inside.Observer(l).(mongolock.Observer)
+	return &Candidate{config: conf, locker: l, key: key, observer: observer, preferred: preferred{key: preferredKey(key)}}, nil
 }
 
 // Run waits until this process leads, and calls fn. It repeats both whenever the term was lost
@@ -253,7 +252,7 @@ func cutShort(err error) bool {
 
 // lead calls fn, and tells the observer and the health check.
 func (c *Candidate) lead(parent context.Context, lease *mongolock.Lease, fn Func) (err error) {
-	shown, end := c.guard.Begin(parent, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: c.key})
+	shown, end := c.observer.Begin(parent, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: c.key})
 	term := lease.Context(shown)
 	returned, done := c.watchHealth(term), false
 	defer func() {

@@ -15,7 +15,6 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -119,10 +118,10 @@ func do(ctx context.Context, caller string, wait bool, coll *mongo.Collection, n
 // A ledger is the collection, as one call uses it.
 type ledger struct {
 	config
-	name  string
-	base  *mongobase.Base
-	locks *doclock.Locks[document]
-	guard *observe.Guard[mongolock.Operation, mongolock.Outcome]
+	name     string
+	base     *mongobase.Base
+	locks    *doclock.Locks[document]
+	observer mongolock.Observer
 }
 
 // open makes a ledger, unless an argument was wrong. It sends nothing.
@@ -134,8 +133,8 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 	if err := errors.Join(wrong, err); err != nil {
 		return nil, err
 	}
-	guard, _ := inside.Guard(inside.Engine(locks)).(*observe.Guard[mongolock.Operation, mongolock.Outcome])
-	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks, guard: guard}, nil
+	observer, _ := inside.Observer(inside.Engine(locks)).(mongolock.Observer)
+	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks, observer: observer}, nil
 }
 
 // look reads the document as a majority has it. It returns nil if there is no document.
@@ -231,7 +230,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 	if err := l.save(ctx, doc); err != nil {
 		return err
 	}
-	shown, tell := l.guard.Begin(ctx, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: l.name, Mode: store.Exclusive})
+	shown, tell := l.observer.Begin(ctx, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: l.name, Mode: store.Exclusive})
 	why := errReturnedNot
 	defer func() {
 		seen := why

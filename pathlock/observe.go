@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -45,7 +43,6 @@ var callNames = [callKinds]string{"acquire", "renew", "release", "undo", "withdr
 // seen holds what observers see of a tree.
 type seen struct {
 	observer mongolock.Observer
-	guard    *observe.Guard[mongolock.Operation, mongolock.Outcome]
 	unwatch  func()
 	calls    [callKinds]atomic.Uint64
 	cleanUps atomic.Int64
@@ -59,7 +56,6 @@ func (s *seen) start(t *Tree) {
 	if s.observer == nil {
 		return
 	}
-	s.guard = observe.New[mongolock.Operation, mongolock.Outcome](s.observer, slog.Default())
 	if o, ok := s.observer.(mongolock.StatsObserver); ok {
 		s.unwatch = o.Watch(t.Stats)
 	}
@@ -67,7 +63,7 @@ func (s *seen) start(t *Tree) {
 
 func (s *seen) stop() {
 	if s.unwatch != nil {
-		s.guard.Call(s.unwatch)
+		s.unwatch()
 	}
 }
 
@@ -76,7 +72,7 @@ func (s *seen) stop() {
 func (t *Tree) Stats() mongolock.Stats {
 	s := mongolock.Stats{
 		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: t.hub.follower.State(),
-		Calls: make(map[string]uint64, callKinds), Unobserved: t.seen.guard.Skipped(),
+		Calls: make(map[string]uint64, callKinds),
 	}
 	if e, ok := t.store.(interface{ Commands() map[string]uint64 }); ok {
 		s.Commands = e.Commands()
@@ -101,10 +97,10 @@ func (t *Tree) count(ctx context.Context, kind int) context.Context {
 
 // observe tells the observer that an operation begins.
 func (t *Tree) observe(ctx context.Context, op mongolock.Op, key string, mode Mode) (context.Context, func(error)) {
-	if t.seen.guard == nil {
+	if t.seen.observer == nil {
 		return ctx, func(error) {}
 	}
-	ctx, end := t.seen.guard.Begin(ctx, mongolock.Operation{Op: op, Package: pkg, Key: key, Mode: store.Mode(mode)})
+	ctx, end := t.seen.observer.Begin(ctx, mongolock.Operation{Op: op, Package: pkg, Key: key, Mode: store.Mode(mode)})
 	return ctx, func(err error) { end(mongolock.Outcome{Err: err, Count: 1}) }
 }
 

@@ -98,31 +98,6 @@ func TestAnObserverSeesLocksOfPathsWithoutTheirTokens(t *testing.T) {
 	})
 }
 
-// A stuck observer never returns.
-type stuck chan struct{}
-
-func (s stuck) Begin(ctx context.Context, _ mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
-	<-s
-	return ctx, func(mongolock.Outcome) {}
-}
-
-func TestAStuckObserverStopsNoTree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := make(stuck)
-		tree := files(pathlock.WithObserver(s))
-		start := time.Now()
-		for range 10 {
-			l, err := tree.Lock(t.Context(), lock("/a", pathlock.Exclusive, pathlock.Zero))
-			require.NoError(t, err)
-			require.NoError(t, tree.Release(t.Context(), l.Token))
-		}
-		require.NoError(t, tree.Close())
-		assert.Less(t, time.Since(start), time.Second)
-		assert.EqualValues(t, 19, tree.Stats().Unobserved)
-		close(s)
-	})
-}
-
 func TestANilObserverIsRefused(t *testing.T) {
 	_, err := pathlock.New(pathlock.InMemory(), "files", pathlock.WithObserver(nil))
 	require.ErrorContains(t, err, "pathlock: WithObserver(nil): must not be nil")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
@@ -50,7 +51,8 @@ func (s *Scheduler) start(client *mongolock.Client) error {
 	if s.running {
 		return ErrRunning
 	}
-	s.running, s.client, s.guard = true, client, guardOf(client)
+	s.running, s.client = true, client
+	s.told, _ = inside.Observer(client).(mongolock.Observer)
 	s.queue, s.fresh = nil, nil
 	for _, j := range s.jobs {
 		j.forget()

@@ -6,7 +6,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -21,13 +20,6 @@ func (*taken) Error() string        { return "another process may have it" }
 func (*taken) Is(target error) bool { return target == store.ErrHeld }
 
 var errPanicked = errors.New("schedule: the job panicked")
-
-type guarded = observe.Guard[mongolock.Operation, mongolock.Outcome]
-
-func guardOf(client *mongolock.Client) *guarded {
-	g, _ := inside.Guard(client).(*guarded)
-	return g
-}
 
 // Package returns the package whose operations observers see.
 func (*leaseStore) Package() string { return pkg }
@@ -70,7 +62,7 @@ func shown(ctx context.Context, j *job, a *ask) context.Context {
 
 // observeRun tells the observer that the job's function begins.
 func (s *Scheduler) observeRun(ctx context.Context, j *job, r Run) (_ context.Context, end func(err error, returned bool)) {
-	ctx, tell := s.guard.Begin(ctx, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: j.name, Mode: store.Exclusive})
+	ctx, tell := s.told.Begin(ctx, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: j.name, Mode: store.Exclusive})
 	return ctx, func(err error, returned bool) {
 		switch lost := r.Lease.Err(); {
 		case !returned:
@@ -84,7 +76,7 @@ func (s *Scheduler) observeRun(ctx context.Context, j *job, r Run) (_ context.Co
 
 // observeDropped tells the observer of due times that will not run.
 func (s *Scheduler) observeDropped(e Event) {
-	_, end := s.guard.Begin(context.Background(), mongolock.Operation{Op: mongolock.OpMiss, Package: pkg, Key: e.Job})
+	_, end := s.told.Begin(context.Background(), mongolock.Operation{Op: mongolock.OpMiss, Package: pkg, Key: e.Job})
 	end(mongolock.Outcome{Count: e.Count})
 }
 

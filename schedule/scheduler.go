@@ -35,8 +35,8 @@ type Scheduler struct {
 	fresh   []*job // not read yet
 	queue   queue
 	running bool
-	client  *mongolock.Client // while the Scheduler is running
-	guard   *guarded          // of its observer; set before a run begins
+	client  *mongolock.Client  // while the Scheduler is running
+	told    mongolock.Observer // the client's; set before a run begins
 }
 
 // A job is one job of this process.

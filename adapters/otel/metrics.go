@@ -23,14 +23,14 @@ var (
 
 // meters holds the instruments.
 type meters struct {
-	operation, wait, hold, run                   metric.Float64Histogram
-	lost, renewed, missed                        metric.Int64Counter
-	runs                                         metric.Int64UpDownCounter
-	leases, waiters, candidates                  metric.Int64ObservableUpDownCounter
-	inLine, cleanUps, clients                    metric.Int64ObservableUpDownCounter
-	ahead                                        metric.Int64ObservableGauge
-	oldestWait, oldestRenewal                    metric.Float64ObservableGauge
-	storeCalls, storeCommands, unobservedCounter metric.Int64ObservableCounter
+	operation, wait, hold, run  metric.Float64Histogram
+	lost, renewed, missed       metric.Int64Counter
+	runs                        metric.Int64UpDownCounter
+	leases, waiters, candidates metric.Int64ObservableUpDownCounter
+	inLine, cleanUps, clients   metric.Int64ObservableUpDownCounter
+	ahead                       metric.Int64ObservableGauge
+	oldestWait, oldestRenewal   metric.Float64ObservableGauge
+	storeCalls, storeCommands   metric.Int64ObservableCounter
 }
 
 // measure makes the instruments.
@@ -87,12 +87,11 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.oldestRenewal = age("lock.renewal.oldest", "How long ago the lease was renewed that has waited longest for its next renewal.")
 	o.storeCalls = total("lock.store.calls", "{call}", "Calls of the store.")
 	o.storeCommands = total("lock.store.commands", "{command}", "Commands to the database.")
-	o.unobservedCounter = total("lock.operations.unobserved", "{operation}", "Operations that are in no other metric, as the observer was too slow.")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.inLine, o.ahead, o.cleanUps, o.clients,
-		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands, o.unobservedCounter)
+		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands)
 	return err
 }
 
@@ -184,7 +183,7 @@ func (s *sources) Watch(stats func() mongolock.Stats) (stop func()) {
 		defer s.mu.Unlock()
 		if s.open[src] {
 			delete(s.open, src)
-			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved}.Plus(s.ended[last.Package])
+			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands}.Plus(s.ended[last.Package])
 		}
 	}
 }
@@ -212,7 +211,6 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(o.cleanUps, int64(s.CleanUps), with)
 		to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds(), with)
 		to.ObserveFloat64(o.oldestRenewal, s.OldestRenewal.Seconds(), with)
-		to.ObserveInt64(o.unobservedCounter, int64(s.Unobserved), with)
 		for call, n := range s.Calls {
 			to.ObserveInt64(o.storeCalls, int64(n), metric.WithAttributes(system, AttrStoreCall.String(call)))
 		}

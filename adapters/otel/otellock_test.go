@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,15 +53,14 @@ func newLab(t *testing.T, opts ...otellock.Option) *lab {
 	return l
 }
 
-// span returns the one span of that name.
+// span returns the one span of that name, as soon as it is there: some are ended aside.
 func (l *lab) span(name string) tracetest.SpanStub {
 	l.Helper()
 	var found []tracetest.SpanStub
-	for _, s := range l.spans.GetSpans() {
-		if s.Name == name {
-			found = append(found, s)
-		}
-	}
+	assert.Eventually(l, func() bool {
+		found = slices.DeleteFunc(l.spans.GetSpans(), func(s tracetest.SpanStub) bool { return s.Name != name })
+		return len(found) > 0
+	}, 10*time.Second, time.Millisecond)
 	require.Len(l, found, 1, "spans named %q", name)
 	return found[0]
 }

@@ -27,9 +27,8 @@ var (
 	clients       = desc("clients", "Clients, schedulers and trees that are open, by the state of their feed: live, opening, idle or none.", "feed")
 	calls         = desc("store_calls_total", "Calls of the store, by kind.", "call")
 	sent          = desc("store_commands_total", "Commands to the database, by name.", "command")
-	unobserved    = desc("unobserved_operations_total", "Operations that are in no other metric, as the observer was too slow.")
 
-	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
+	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients, calls, sent}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -47,7 +46,7 @@ func (c *Collector) Watch(stats func() mongolock.Stats) (stop func()) {
 			return
 		}
 		delete(c.sources, s)
-		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved}.Plus(c.ended[last.Package])
+		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands}.Plus(c.ended[last.Package])
 	}
 }
 
@@ -134,7 +133,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		for command, n := range s.Commands {
 			total(sent, n, command)
 		}
-		total(unobserved, s.Unobserved)
 	}
 }
 

@@ -51,10 +51,9 @@ type ShownKey struct{}
 // Shown is the package and the key that an observer sees; empty: as they are.
 type Shown struct{ Package, Key string }
 
-// Guard returns the guard of the observer of the *mongolock.Client that a locker is or
-// embeds, as an *observe.Guard[mongolock.Operation, mongolock.Outcome]; nil if there is
-// none.
-var Guard func(locker any) any
+// Observer returns the mongolock.Observer of the *mongolock.Client that a locker is or embeds. If
+// there is none it returns one that does nothing.
+var Observer func(locker any) any
 
 // Terms are what a lease is asked for on.
 type Terms struct {

@@ -1,3 +1,4 @@
+// Package observe counts the calls of a store.
 package observe
 
 import (

@@ -153,7 +153,7 @@ var (
 	RoomMadeAgain bool
 	// PathReservationIgnored grants shared path locks past the reservation of an exclusive waiter.
 	PathReservationIgnored bool
-	// ObserverAwaited waits for an observer for as long as it takes.
+	// ObserverAwaited has renewals and the ends of leases wait for the observer.
 	ObserverAwaited bool
 	// WriteInPlace overwrites a file instead of replacing it.
 	WriteInPlace bool

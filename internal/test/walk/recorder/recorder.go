@@ -14,7 +14,7 @@ import (
 var (
 	mu    sync.Mutex // protects the rest
 	on    bool
-	depth map[int]int // of each goroutine
+	depth map[int]int // of each goroutine, in the recording under way
 	lines bytes.Buffer
 )
 
@@ -25,13 +25,13 @@ func In(name string) (out func()) {
 	if !on {
 		return func() {}
 	}
-	g := goroutine()
-	fmt.Fprintf(&lines, "%d\t%d\t%s\n", g, depth[g], name)
-	depth[g]++
+	g, in := goroutine(), depth // a later recording has another map
+	fmt.Fprintf(&lines, "%d\t%d\t%s\n", g, in[g], name)
+	in[g]++
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
-		depth[g]--
+		in[g]--
 	}
 }
 
