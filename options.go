@@ -193,8 +193,7 @@ func WithMargin(d time.Duration) ClientOption {
 // WithoutFeed makes waiters poll instead of listening for wake-ups. One read serves all
 // keys of the client: every 50 ms at first, and less and less often down to once a
 // second. That saves the connection that listening keeps busy. The client still announces
-// the keys that it frees, for other clients that listen. (On FerretDB clients always poll:
-// its tailable cursors are not reliable enough.)
+// the keys that it frees, for other clients that listen.
 func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
 }

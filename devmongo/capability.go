@@ -216,9 +216,7 @@ func (p *probe) capped(ctx context.Context) bool {
 	if _, err := p.scratch.Collection("capped").InsertOne(ctx, bson.D{}); err != nil {
 		return false
 	}
-	// A batch of one: FerretDB's tailable cursors refuse any other.
-	cursor, err := p.scratch.Collection("capped").Find(ctx, bson.D{},
-		options.Find().SetCursorType(options.TailableAwait).SetBatchSize(1))
+	cursor, err := p.scratch.Collection("capped").Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait))
 	if err != nil {
 		return false
 	}

@@ -116,47 +116,6 @@ func TestAReadThatTimesOutAffectsNoOtherCommand(t *testing.T) {
 	t.Logf("%d reads timed out", cut.Load())
 }
 
-func TestACursorThatWaitsForDataDoesNotBlockTheGate(t *testing.T) {
-	server := start(t, WithKind(FerretDB))
-	db := client(t, server.URI()).Database("claims")
-	require.NoError(t, db.CreateCollection(t.Context(), "wake", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)))
-	wake := db.Collection("wake")
-	if _, err := wake.InsertOne(t.Context(), bson.D{{Key: "seed", Value: true}}); err != nil {
-		t.Fatal(err)
-	}
-	const wait = 10 * time.Second
-	cursor, err := wake.Find(t.Context(), bson.D{}, options.Find().
-		SetCursorType(options.TailableAwait).SetBatchSize(1).SetMaxAwaitTime(wait))
-	require.NoError(t, err)
-	defer cursor.Close(t.Context())
-	if !cursor.Next(t.Context()) {
-		t.Fatal("no seed:", cursor.Err())
-	}
-	arrived := make(chan bool, 1)
-	go func() { arrived <- cursor.Next(t.Context()) }()
-	time.Sleep(200 * time.Millisecond) // the cursor is now waiting on the server
-
-	began := time.Now()
-	others := collection(t, server.URI())
-	for range 20 {
-		if _, err := others.InsertOne(t.Context(), bson.D{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(began); took > wait/2 {
-		t.Errorf("twenty inserts took %v while a cursor waited", took)
-	}
-	if _, err := wake.InsertOne(t.Context(), bson.D{{Key: "key", Value: "k"}}); err != nil {
-		t.Fatal(err)
-	}
-	if !<-arrived {
-		t.Error("the cursor ended:", cursor.Err())
-	}
-	if took := time.Since(began); took > wait/2 {
-		t.Errorf("the wake-up took %v", took)
-	}
-}
-
 func TestAConnectionStaysUsableAfterAnUnacknowledgedWrite(t *testing.T) {
 	server := start(t, WithKind(FerretDB))
 	c := client(t, server.URI(), options.Client().SetMaxPoolSize(1)).Database("claims")

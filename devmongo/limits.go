@@ -26,7 +26,7 @@ func limits(kind Kind, has []Capability, s settings) string {
 		return "cannot show a second member, a rollback, mongos or fail points, and is not MongoDB itself"
 	case FerretDB:
 		return "cannot show contention (its updates are not atomic: a gate passes one command at a time), " +
-			"operationTime, retryable writes, transactions, the TTL sweep, a step-down or a crash"
+			"operationTime, retryable writes, transactions, the TTL sweep, wake-ups, a step-down or a crash"
 	}
 	sentence := "cannot show a crash or a step-down, because it is not ours"
 	var missing []string

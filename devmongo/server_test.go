@@ -47,7 +47,7 @@ func TestEachKindHasItsKnownCapabilities(t *testing.T) {
 		Mongod:   append([]Capability{Crash, InTurn, Process}, ofMongoDB...),
 		Secantus: append([]Capability{Crash, Process}, ofMongoDB...),
 		Docker:   append([]Capability{InTurn}, ofMongoDB...),
-		FerretDB: {Capped},
+		FerretDB: {},
 	}
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		server := start(t, WithKind(kind))

@@ -6,25 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 )
-
-// stampPath returns the path of a field that the server's clock writes. It is a field of the
-// lock, or stands beside the lock if that clock writes only top-level fields (see
-// mongobase.Base.Stamped).
-func (s *docStore) stampPath(field string) string {
-	if s.isFlat() {
-		return s.beside(field)
-	}
-	return s.path(field)
-}
-
-func (s *docStore) isFlat() bool { return s.base.Flat() }
-
-func (s *docStore) beside(field string) string { return beside(string(s.lock), field) }
-
-func beside(lock, field string) string { return mongobase.Beside(mongolease.Fields(lock).Path(field)) }
 
 // path returns the path of a field of the lock.
 func (s *docStore) path(field string) string { return s.lock.Path(field) }

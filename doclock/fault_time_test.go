@@ -76,7 +76,7 @@ func withAt(reply bson.D, at any) bson.D {
 	var edited bson.D
 	for _, e := range reply {
 		value, _ := e.Value.(bson.RawValue)
-		isTime := e.Key == "at" || e.Key == "lock_at" // the latter on FerretDB
+		isTime := e.Key == "at"
 		switch inner, isDocument := value.DocumentOK(); {
 		case isTime && at == nil:
 			continue

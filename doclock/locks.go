@@ -44,7 +44,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	} else {
 		s = newDocStore(coll, conf.field)
 	}
-	c := codec[T]{field: conf.field, registry: conf.registry, flat: s.isFlat}
+	c := codec[T]{field: conf.field, registry: conf.registry}
 	client, err := mongolock.NewWithStore(s, conf.engine...)
 	if err := errors.Join(append(errs, c.check(), err)...); err != nil {
 		return nil, err

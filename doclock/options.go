@@ -32,8 +32,7 @@ type config struct {
 }
 
 // Field names the top-level field that holds the lock, "lock" by default. The
-// application must have no other use for it. On FerretDB, whose clock writes only
-// top-level fields, the same holds for the fields of that name with _at and _stamp added.
+// application must have no other use for it.
 func Field(name string) Option {
 	return option(func(c *config) error {
 		c.field = name

@@ -54,8 +54,6 @@ func readLock(doc bson.Raw, field string) (r record) {
 	ours := err == nil && ends && mongobase.Is(lock.Lookup(fieldMark), shape)
 	nameless := false // an id that no acquisition has: then filters find a holder where there is none
 	var h mongolease.Holder
-	r.At, _ = mongobase.Time(doc.Lookup(beside(field, fieldAt)))
-	r.Stamp.T, r.Stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
 	for _, e := range elements {
 		switch v := e.Value(); e.Key() {
 		case fieldID:

@@ -94,12 +94,11 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 }
 
 // Release releases one holder, or many as a bulk. Holders whose release does more to the document,
-// or may meet an open transaction of the caller, are released alone, beside the others. On
-// FerretDB, which does not return from an update of some hundred documents, each is released
+// or may meet an open transaction of the caller, are released alone, beside the others. Where one write cannot name many documents each is released
 // alone, one after the other.
 func (s *docStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
 	one := func(e store.Ending) store.Ended { return s.releaseOne(ctx, e) }
-	if len(batch) == 1 || s.isFlat() {
+	if len(batch) == 1 || !s.base.WritesMany() {
 		answers := make([]store.Ended, len(batch))
 		for i, e := range batch {
 			answers[i] = one(e)

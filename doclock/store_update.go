@@ -22,7 +22,7 @@ func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 	for _, f := range c.lease.Holder(t) {
 		u = u.Set(s.path(f.Key), f.Value)
 	}
-	u = u.Unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
+	u = u.Unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.path(fieldStamp))
 	if c.lease.Yields == "" { // the holder before may have
 		u = u.Unset(s.path(mongolease.FieldYields))
 	}
@@ -36,13 +36,9 @@ func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 // line, that outlast the holder) it removes the whole lock.
 func (s *docStore) leaving(residue bool) update {
 	if !residue {
-		u := update{}.Unset(string(s.lock))
-		if s.isFlat() {
-			u = u.Unset(s.beside(fieldAt), s.beside(fieldStamp))
-		}
-		return u
+		return update{}.Unset(string(s.lock))
 	}
-	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.stampPath(fieldStamp))
+	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.path(fieldStamp))
 	for _, f := range []string{
 		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
 		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, mongolease.FieldYields, fieldBroken, fieldReleased, fieldSaves,

@@ -15,13 +15,6 @@ import (
 type codec[T any] struct {
 	field    string
 	registry *bson.Registry // nil: the driver's own
-	flat     func() bool    // the server's clock writes beside the lock
-}
-
-// locks reports whether a field is the lock's: the lock itself, or a field that stands beside
-// it because the server's clock cannot write into it.
-func (c codec[T]) locks(name string) bool {
-	return name == c.field || c.flat() && (name == beside(c.field, fieldAt) || name == beside(c.field, fieldStamp))
 }
 
 func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
@@ -31,7 +24,7 @@ func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
 	}
 	bare := make(bson.D, 0, len(elements))
 	for _, e := range elements {
-		if !c.locks(e.Key()) {
+		if e.Key() != c.field {
 			bare = append(bare, bson.E{Key: e.Key(), Value: e.Value()})
 		}
 	}
@@ -75,7 +68,7 @@ func (c codec[T]) encode(value T) (bson.Raw, error) {
 	}
 	for _, e := range elements {
 		switch key := e.Key(); {
-		case c.locks(key):
+		case key == c.field:
 			return nil, fmt.Errorf("doclock: the value has a field %s, which is the lock's: rename it, or the lock (doclock.Field)", key)
 		case !addressable(key):
 			return nil, fmt.Errorf("doclock: the value has a field %q: a name that is empty, begins with $ or contains a point cannot be saved", key)

@@ -155,7 +155,6 @@ func TestMongoAClaimWhoseReplyIsLostRunsItsFireOnce(t *testing.T) {
 
 // If an undo does nothing, the claim whose reply was lost keeps its fire.
 func TestControlMongoAClaimThatIsNotUndoneIsNoticed(t *testing.T) {
-	testserver.Need(t, "expressions") // to FerretDB, which has none, the first write goes twice: the faults would hit others
 	t.Parallel()
 	p := newProxied(t, false)
 	lost := p.proxy.On(claimed.Nth(3), faultproxy.DropReply()) // the first registers the job
@@ -243,7 +242,6 @@ func TestMongoAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 }
 
 func TestMongoAClaimThatCannotBeConfirmedHasAnUnknownOutcomeAndIsUndone(t *testing.T) {
-	testserver.Need(t, "expressions") // to FerretDB, which has none, the first write goes twice: the faults would hit others
 	t.Parallel()
 	p := newProxied(t, false)
 	f := newStoreFixture(t, p.behind, time.Second)
@@ -257,19 +255,6 @@ func TestMongoAClaimThatCannotBeConfirmedHasAnUnknownOutcomeAndIsUndone(t *testi
 	assert.NotErrorIs(t, err, store.ErrNotApplied)
 	f.undo(c)
 	f.won(f.ask(2))
-}
-
-// FerretDB refuses the projection of these replies, before it touches anything.
-func TestMongoAServerThatCannotProjectRepliesIsAskedWithout(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t, false)
-	projected := p.proxy.On(findAndModify(func(c bson.Raw) bool { return c.Lookup("fields").Value != nil }), faultproxy.Fail(238))
-	f := newStoreFixture(t, p.behind, time.Second)
-	for n := range 3 {
-		f.finish(f.claimed(f.ask(n)))
-	}
-	assert.Equal(t, 1, projected.Hits(), "commands with a projection")
-	assert.Len(t, f.state().Past, 3)
 }
 
 func TestMongoAnEndOrARenewalWhoseReplyIsLostEndsNothing(t *testing.T) {

@@ -49,7 +49,7 @@ func TestExecPassesTheServerToItsCommandAndReturnsItsExitCode(t *testing.T) {
 		env[name] = value
 	}
 	if !strings.HasPrefix(env[devmongo.EnvURI], "mongodb://127.0.0.1:") ||
-		env[devmongo.EnvKind] != "ferretdb" || env[devmongo.EnvHas] != "capped" ||
+		env[devmongo.EnvKind] != "ferretdb" || env[devmongo.EnvHas] != "" ||
 		!strings.HasPrefix(env[devmongo.EnvControl], "http://127.0.0.1:") {
 		t.Errorf("the environment: %v", env)
 	}

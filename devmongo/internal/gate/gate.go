@@ -1,13 +1,14 @@
-// Package gate makes a server do one thing at a time.
+// Package gate stands in front of FerretDB v1, and makes it do one thing at a time.
 //
 // A Gate is a proxy for the MongoDB wire protocol. It passes one command at a time, over all its
 // connections, and the next one only after the server has answered. So a server that finds a document
-// first and updates it afterwards, as FerretDB v1 does, behaves as if its updates were atomic: no other
+// first and updates it afterwards, as FerretDB does, behaves as if its updates were atomic: no other
 // write comes in between.
 //
-// Two kinds of commands bypass the gate, because they wait by design and write nothing: getMore, which
-// on a tailable cursor waits for data that others must be able to insert, and the hello of a driver's
-// monitor, which waits for the topology to change.
+// One kind of command bypasses the gate, because it waits by design and writes nothing: the hello of a
+// driver's monitor, which waits for the topology to change.
+//
+// A few commands that FerretDB does not understand are put in other words on the way.
 package gate
 
 import (
@@ -28,6 +29,8 @@ type Gate struct {
 	log      *slog.Logger
 
 	turn chan struct{} // holds one element while a command is under way; waiters are served in order
+
+	translator translator
 
 	ctx    context.Context // ends with the gate
 	cancel context.CancelFunc
@@ -110,6 +113,12 @@ func (g *Gate) serve(client net.Conn) error {
 // It ends the turn before the answer goes to the client, which may be slow.
 func (g *Gate) pass(server net.Conn, request message) (message, error) {
 	silent := request.expectNoAnswer()
+	request, answer := g.translator.translate(request)
+	if answer != nil && silent {
+		return nil, nil
+	} else if answer != nil {
+		return answer, nil
+	}
 	if !request.waitsByDesign() {
 		select {
 		case g.turn <- struct{}{}:
@@ -196,7 +205,7 @@ func (m message) expectNoAnswer() bool {
 // waitsByDesign reports whether the command bypasses the gate.
 func (m message) waitsByDesign() bool {
 	switch m.command() {
-	case "getMore", "hello", "isMaster", "ismaster":
+	case "hello", "isMaster", "ismaster":
 		return true
 	}
 	return false

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +37,7 @@ type Base struct {
 	Clock   *mongoclock.Clock
 	kind    atomic.Pointer[Kind] // known once the clock is
 	noJ     atomic.Bool
-	whole   atomic.Bool // the server cannot project the reply of a findAndModify
-	flat    atomic.Bool // the server cannot write its clock into an embedded document
-	retries bool        // the driver gives its writes transaction numbers, where the server takes them
+	retries bool // the driver gives its writes transaction numbers, where the server takes them
 
 	sent     counts
 	greeting Shared
@@ -123,8 +119,7 @@ var (
 // Modify updates one document of one of the collections and returns its image. If a server
 // without a journal refuses j, a command on Durable is sent once more without it, and so are
 // all later ones. The server refused it before it touched anything, so this is not a second
-// attempt. The same goes for a projection, which FerretDB does not support here, and for
-// Stamped.
+// attempt.
 //
 // On Once it sends a command that has no transaction number and that the driver does not send
 // again. It can be applied at most once, and only on one primary: a server remembers what a
@@ -134,12 +129,9 @@ func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, updat
 	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if coll == b.Once {
-			return once(ctx, coll, filter, b.Stamped(update))
+			return once(ctx, coll, filter, update)
 		}
-		if b.whole.Load() {
-			opts = append(slices.Clip(opts), options.FindOneAndUpdate().SetProjection(nil))
-		}
-		return coll.FindOneAndUpdate(ctx, filter, b.Stamped(update), opts...).Raw()
+		return coll.FindOneAndUpdate(ctx, filter, update, opts...).Raw()
 	})
 }
 
@@ -181,9 +173,6 @@ var upserting = options.UpdateOne().SetUpsert(true)
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
 	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
-		if b.whole.Load() {
-			opts = append(slices.Clip(opts), options.FindOneAndDelete().SetProjection(nil))
-		}
 		return coll.FindOneAndDelete(ctx, filter, opts...).Raw()
 	})
 }
@@ -223,7 +212,6 @@ func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Co
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
-	whole, flat := b.whole.Load(), b.flat.Load()
 	b.Count(what)
 	r := Reply{Sent: b.Clock.Now()}
 	image, err := command(coll)
@@ -239,21 +227,9 @@ func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Co
 		return r, nil
 	case coll == b.Durable && b.lacksJournal(err):
 		return b.send(what, b.Voted, command)
-	case !whole && mongoerr.HasCode(err, notImplemented):
-		b.whole.Store(true)
-		return b.send(what, coll, command)
-	case !flat && mongoerr.HasCode(err, badValue) && strings.Contains(err.Error(), "must not contain '.'"):
-		b.flat.Store(true)
-		return b.send(what, coll, command)
 	}
 	return r, err
 }
-
-// The codes with which a server refuses a command that it does not know.
-const (
-	badValue       = 2
-	notImplemented = 238
-)
 
 // lacksJournal reports whether an error says that the server has no journal, and remembers it.
 func (b *Base) lacksJournal(err error) bool {

@@ -39,8 +39,8 @@ func refusals(err error) (failed map[int]error, _ error) {
 }
 
 // WritesMany reports whether one write may remove or change several documents that are named by
-// their _id. Through a router it might miss one that is being moved to another shard. Without
-// transaction numbers the server may be FerretDB, which would read all documents.
+// their _id. Through a router it might miss one that is being moved to another shard. A server
+// without transaction numbers may read all documents for it.
 func (b *Base) WritesMany() bool { return b.Kind().Numbers && !b.Kind().Router }
 
 // Bulk sends writes, unordered: one that fails does not stop the others. The number of those

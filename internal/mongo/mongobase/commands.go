@@ -31,13 +31,12 @@ const (
 	Create
 	Drop
 	CollStats
-	BuildInfo
 	commands // the number of kinds
 )
 
 var commandNames = [commands]string{
 	"findAndModify", "find", "getMore", "killCursors", "insert", "update", "delete", "aggregate", "hello", "ping", "listCollections",
-	"listIndexes", "createIndexes", "create", "drop", "collStats", "buildInfo",
+	"listIndexes", "createIndexes", "create", "drop", "collStats",
 }
 
 // Count counts a command that is given to the driver. The driver may send it again by itself,

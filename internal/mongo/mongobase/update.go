@@ -2,7 +2,6 @@ package mongobase
 
 import (
 	"slices"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -39,39 +38,4 @@ func (u Change) Unset(paths ...string) Change {
 		u = u.Add("$unset", bson.E{Key: p, Value: ""})
 	}
 	return u
-}
-
-// Flat reports whether the server's clock writes only fields of the document itself, as on
-// FerretDB: see Stamped.
-func (b *Base) Flat() bool { return b.flat.Load() }
-
-// Beside returns the field that gets the server's time in place of one of an embedded document.
-func Beside(path string) string { return strings.ReplaceAll(path, ".", "_") }
-
-// Stamped returns an update as this server takes it: if the server cannot write its clock into
-// an embedded document, it writes beside it. A date that is embedded more deeply, as those of
-// waiters are, is then written as this process knows that clock: no grant rests on it.
-func (b *Base) Stamped(update bson.D) bson.D {
-	if !b.Flat() {
-		return update
-	}
-	var beside, read []bson.E
-	stamped := make(Change, 0, len(update)+1)
-	for _, o := range update {
-		if o.Key != "$currentDate" {
-			if fields, ok := o.Value.(bson.D); ok {
-				o.Value = slices.Clip(fields) // the caller's
-			}
-			stamped = append(stamped, o)
-			continue
-		}
-		for _, d := range o.Value.(bson.D) {
-			if strings.Count(d.Key, ".") > 1 {
-				read = append(read, bson.E{Key: d.Key, Value: Date(b.Present())})
-			} else {
-				beside = append(beside, bson.E{Key: Beside(d.Key), Value: d.Value})
-			}
-		}
-	}
-	return bson.D(stamped.Add("$currentDate", beside...).Add("$set", read...))
 }

@@ -8,7 +8,6 @@ package mongofeed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -196,32 +195,7 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	if _, err := f.base.Read(ctx); err != nil { // this also finds out which server it is
-		return nil, err
-	}
-	if !f.base.Kind().Set {
-		if err := f.refuseFerret(ctx); err != nil {
-			return nil, err
-		}
-	}
 	return f.open(ctx, filter)
-}
-
-// refuseFerret returns an error for FerretDB. Its version 1 has tailable cursors, but they are
-// not reliable enough: after some dozens of them all readers get old data, or the database
-// stays locked.
-func (f *Feed) refuseFerret(ctx context.Context) error {
-	f.base.Count(mongobase.BuildInfo)
-	reply, err := f.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
-	if err != nil {
-		return nil //nolint:nilerr // a server that does not tell is assumed to be another one
-	}
-	for _, field := range []string{"ferretdbVersion", "ferretdb"} {
-		if !reply.Lookup(field).IsZero() {
-			return fmt.Errorf("no tailable cursors on FerretDB: %w", errors.ErrUnsupported)
-		}
-	}
-	return nil
 }
 
 func (f *Feed) open(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {

@@ -83,7 +83,7 @@ func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collect
 }
 
 func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
-	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: s.Base.Stamped(update)}
+	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: update}
 }
 
 func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {

@@ -171,7 +171,7 @@ func (c Claim) update(t mongobase.Tenure) bson.D {
 		{Key: "runs." + c.ID + ".due", Value: date(c.Due)},
 		{Key: "runs." + c.ID + ".attempt", Value: c.Attempt},
 		{Key: "runs." + c.ID + ".owner", Value: c.Owner},
-		{Key: "runs." + c.ID + ".began", Value: date(t.By.Likely)}, // for people; FerretDB has no $currentDate inside a document
+		{Key: "runs." + c.ID + ".began", Value: date(t.By.Likely)}, // for people
 		{Key: "runs." + c.ID + ".expireAt", Value: date(t.Until)},
 		{Key: "runs." + c.ID + ".ttl", Value: mongobase.Millis(t.TTL)},
 	}
