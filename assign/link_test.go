@@ -18,7 +18,7 @@ var errNet = errors.New("no route to the store")
 // down it fails: before or after the store has applied it.
 type link struct {
 	store.Store
-	to          *memstore.Store
+	to *memstore.Store
 
 	slow time.Duration // the most that a call takes one way
 
