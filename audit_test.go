@@ -17,26 +17,6 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// The margin of a short session would be too short for a lease with a long TTL: a holder has the
-// margin of its own lease to stop.
-func TestALeaseDoesNotJoinASessionWithASmallerMargin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		s := &sessionStore{Store: mem}
-		c := newClient(t, s, mongolock.WithSession(), mongolock.TTL(500*time.Millisecond))
-		l := acquire(t, c, "k", mongolock.TTL(30*time.Second))
-		time.Sleep(3 * time.Minute)
-		s.refuse.Store(true)
-		other := newClient(t, mem)
-		s.failRenewals.Store(true)
-		<-l.Done()
-		ended := time.Now()
-		next := acquire(t, other, "k")
-		assert.GreaterOrEqual(t, time.Since(ended), time.Second, "the margin of a lease of 30 s")
-		release(t, next)
-	})
-}
-
 func TestAnAcquireAllThatFailsLeavesNothingBehindWhateverItsMinHold(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		held := acquire(t, newClient(t, b.mem), "b")
@@ -62,12 +42,12 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-func TestALeaseWhoseDetachFailedBetweenItsRenewalsGoesOn(t *testing.T) {
+func TestALeaseWhoseDetachFailedGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for after := range int32(6) {
-			c := newClient(t, &sessionStore{Store: memstore.New()}, mongolock.WithSession())
+			c := newClient(t, memstore.New())
 			l := acquire(t, c, "k")
-			time.Sleep(time.Minute) // virtual: it has joined the session
+			time.Sleep(time.Minute) // virtual: some renewals
 			if _, err := l.Detach(&endsAfter{Context: t.Context(), after: after}); err == nil {
 				continue
 			}

@@ -33,8 +33,8 @@ const (
 // and collection, and share it. Its waiters for a key stand in one queue instead of competing
 // with each other.
 //
-// Locks are taken in this order: that of the queues; that of a component (sessions, returner, and the
-// packages keeper, cleaner, places, wake, tasks); that of a holding; that of a session. No store,
+// Locks are taken in this order: that of the queues; that of a component (returner, and the
+// packages keeper, cleaner, places, wake, tasks); that of a holding. No store,
 // observer, logger or other callback is called under any of them. The methods of queue, waiter and
 // holdings are called with the queues locked.
 type Client struct {
@@ -44,7 +44,6 @@ type Client struct {
 	store    store.Store
 	calls    observe.Calls   // of the store
 	clock    monotonic.Clock // counts the time for which the machine is suspended
-	sessions *sessions       // nil: the leases of this client are renewed one by one
 	returner returner
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
@@ -68,22 +67,7 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if conf.session && store.SessionsOf(s) == nil {
-		return nil, fmt.Errorf("mongolock: WithSession: %T has no sessions: %w", s, errors.ErrUnsupported)
-	}
 	return newClient(s, conf), nil
-}
-
-// WithSession makes one session of the process keep all its leases: the session is renewed
-// three times in a TTL, however many leases it keeps. A lease joins the session at its first
-// renewal. If the session is lost, so are all leases in it. After a crash each key is
-// free within the longer of the lease's TTL and the client's, which is the session's. A lease
-// does not join the session with NoRenewal, with a shorter TTL than the client's, or with a
-// larger margin: one with a longer TTL has that if the client's TTL is below ten seconds.
-// Use a session for more than a few dozen leases that are held for long. The store must have sessions:
-// package doclock's does not.
-func WithSession() ClientOption {
-	return clientOption(func(c *config) error { c.session = true; return nil })
 }
 
 func newClient(s store.Store, conf config) *Client {
@@ -97,9 +81,6 @@ func newClient(s store.Store, conf config) *Client {
 		c.pkg = of.Package()
 	}
 	c.background = tasks.New(&c.clock)
-	if conf.session {
-		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
-	}
 	c.keeper = keeper.New(keeper.Host{Clock: &c.clock, Tasks: c.background, Send: c.sendRenewals})
 	c.returner.client = c
 	qs := &c.queues
@@ -134,9 +115,6 @@ func (c *Client) measure(m suspend.Meter) {
 func (c *Client) afterSleep() {
 	c.keeper.Rearm()
 	c.queues.askAll()
-	if c.sessions != nil {
-		c.sessions.afterSleep()
-	}
 	for _, h := range c.queues.unsettled() {
 		h.expire()
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 // Shutdown closes the client after giving holders time to finish. Calls that wait for a key end
@@ -64,9 +62,6 @@ func (c *Client) shut() error {
 	giveUp := time.AfterFunc(releaseBound, c.background.Cut)
 	defer giveUp.Stop()
 	giveBackAll(all)
-	if c.sessions != nil {
-		c.sessions.close()
-	}
 	c.keeper.Stop()
 	c.watch.Close()
 	c.background.Wait() // from here on no background work begins
@@ -114,19 +109,4 @@ func (h *holding) outcome() (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.result()
-}
-
-// honoured returns until when the store may honour the holding. A late renewal may have put it
-// into a session.
-func (h *holding) honoured() monotonic.Moment {
-	s := h.member.named
-	if s == nil {
-		return h.term.Honoured()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		return monotonic.Never
-	}
-	return max(h.term.Honoured(), s.term.Honoured())
 }

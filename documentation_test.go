@@ -22,7 +22,7 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 var contract = []string{
 	"Acquire", "Renew", "Release", "Leave", "Transfer", "Undo", "Break", "Look", "List",
 	"Notify", "Watch",
-	"BeginSession", "RenewSession", "EndSession", "Sweep", "SetLimit",
+	"SetLimit",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {

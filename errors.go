@@ -86,7 +86,6 @@ var (
 var (
 	errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
 	errGone       = fmt.Errorf("%w: no longer in the store", ErrLost)
-	errSession    = fmt.Errorf("%w: its session ended", ErrLost)
 )
 
 // isLoss reports whether a lease that ended with cause was lost.

@@ -188,23 +188,6 @@ func ExampleWithoutFeed() {
 	// <nil>
 }
 
-// A process that holds many leases for long renews one session in place of all of them.
-func ExampleWithSession() {
-	client := connect(memstore.New(), mongolock.WithSession(), mongolock.TTL(time.Second))
-	defer client.Close()
-
-	for shard := range 1000 {
-		mustAcquire(client, fmt.Sprint("shard-", shard))
-	}
-	held := 0
-	for range client.List(context.Background(), "shard-") {
-		held++
-	}
-	fmt.Println("held by one session:", held)
-	// Output:
-	// held by one session: 1000
-}
-
 // A short critical section that one process enters again and again costs a trip only once. Others
 // who wait for the key get it all the same.
 func ExampleLinger() {

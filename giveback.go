@@ -65,7 +65,6 @@ func (r *returner) unheld() {
 		part := r.leases[:n:n]
 		r.leases = r.leases[n:]
 		r.mu.Unlock()
-		r.client.keeper.Yield()
 		r.giveBack(r.bulks(part), bulkBound)
 	}
 }
@@ -198,7 +197,7 @@ func (h *holding) isGivenBack() bool {
 	c := h.client
 	h.mu.Lock()
 	token := h.token
-	done, ranOut := h.release.state == settled, c.clock.Now() >= h.honoured()
+	done, ranOut := h.release.state == settled, c.clock.Now() >= h.term.Honoured()
 	if ranOut && !done {
 		h.release.settle(h.answered(nil))
 	}

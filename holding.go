@@ -45,8 +45,8 @@ type holding struct {
 	prev, next *holding    // in the client's list
 
 	// mu protects what follows, and what says so in the Lease. Those methods that only stand on these
-	// are called with it locked: watchDeadline, storeTrusted, trusted, ends, over,
-	// whyOver, watched, passes, timeToStop, result, answered and honoured.
+	// are called with it locked: watchDeadline, trusted, ends, over,
+	// whyOver, watched, passes, timeToStop, result and answered.
 	mu       sync.Mutex
 	lease    *Lease // nil: the holding is idle, or was never granted
 	err      error  // why it ended; nil: it has not
@@ -59,7 +59,6 @@ type holding struct {
 	wanted   bool            // another process waits for the key, or may
 	awaited  bool            // it does: see tellWanted
 	renewing chan struct{}   // closed when the renewal under way is over; nil: none is
-	member   membership
 	release  release
 }
 
@@ -87,7 +86,7 @@ func (c *Client) newClaim(w *waiter, key string) (store.Claim, *holding) {
 // answer came now. It returns when the holding is renewed first.
 func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotonic.Moment) {
 	t := h.terms
-	h.term, due = term.Granted(t.ttl, h.client.marginFor(t.ttl), sent, now, g.Left, false)
+	h.term, due = term.Granted(t.ttl, h.client.marginFor(t.ttl), sent, now, g.Left)
 	h.token, h.since, h.line, h.spare = g.Token, g.Since, g.Line, g.Spare
 	h.wanted, h.awaited = len(g.Line) > 0, len(g.Line) > 0
 	h.granted = now
@@ -127,7 +126,7 @@ func (h *holding) start(due monotonic.Moment) (*Lease, error) {
 // watched makes sure that the holding ends at its deadline, by itself: it is renewed, or somebody waits
 // for its end. Most holdings end before.
 func (h *holding) watched() {
-	if h.timer == nil && h.err == nil && h.member.under == nil {
+	if h.timer == nil && h.err == nil {
 		h.watchDeadline(h.client.clock.Until(h.ends()))
 	}
 }
@@ -141,24 +140,20 @@ func (h *holding) watchDeadline(left time.Duration) {
 	}
 }
 
-// storeTrusted returns until when the store certainly has the holding, by its own deadline or its
-// session's.
-func (h *holding) storeTrusted() monotonic.Moment { return h.term.Trusted(h.member.under.trust()) }
-
-// trusted is storeTrusted with regard to MaxHold.
+// trusted returns until when the store certainly has the holding, with regard to MaxHold.
 func (h *holding) trusted() monotonic.Moment {
 	if h.lease == nil {
-		return h.storeTrusted()
+		return h.term.Trusted()
 	}
-	return h.lease.limits.Trusted(h.storeTrusted())
+	return h.lease.limits.Trusted(h.term.Trusted())
 }
 
 // ends returns when the holding ends, unless it is renewed or its work reports progress.
 func (h *holding) ends() monotonic.Moment {
 	if h.lease == nil {
-		return h.storeTrusted()
+		return h.term.Trusted()
 	}
-	return h.lease.limits.Ends(h.storeTrusted())
+	return h.lease.limits.Ends(h.term.Trusted())
 }
 
 // over reports whether that time has passed.
@@ -169,7 +164,7 @@ func (h *holding) over(now monotonic.Moment) bool {
 // whyOver returns the cause with which a holding ends that is over.
 func (h *holding) whyOver() error {
 	if h.lease != nil {
-		switch h.lease.limits.Why(h.storeTrusted()) {
+		switch h.lease.limits.Why(h.term.Trusted()) {
 		case term.Stall:
 			return ErrStalled
 		case term.MaxHold:
@@ -190,10 +185,7 @@ func (h *holding) expire() {
 		return
 	}
 	if !h.over(now) {
-		switch {
-		case h.member.under != nil && (h.lease == nil || h.lease.limits.None()):
-			h.timer = nil // the session's end calls expire again
-		case h.timer != nil: // otherwise the first renewal sets it
+		if h.timer != nil { // otherwise the first renewal sets it
 			h.watchDeadline(h.ends().Sub(now))
 		}
 		h.mu.Unlock()

@@ -61,16 +61,7 @@ func (l *Lease) linger() bool {
 	if l.terms.linger == 0 || !h.client.queues.keep(h, l.terms.linger) {
 		return false
 	}
-	h.mu.Lock()
-	under := h.member.under
-	h.mu.Unlock()
-	// The renewals go on that ended with the lease: its own, or its session's.
-	h.client.keeper.Again(h, under == nil)
-	if under != nil && under.trust() == 0 { // it has ended meanwhile
-		if tell := h.afterSession(under); tell != nil {
-			tell()
-		}
-	}
+	h.client.keeper.Again(h) // the renewals go on that ended with the lease
 	return true
 }
 
@@ -102,7 +93,7 @@ func (qs *queues) keep(h *holding, d time.Duration) bool {
 // two could not be told apart in time: a renewal is under way, or has failed; a release was
 // begun, or is about to be; a process waits; or the store may have the holding no more.
 func (h *holding) passes(now monotonic.Moment) bool {
-	trusted := now < h.storeTrusted() && !h.term.Failing()
+	trusted := now < h.term.Trusted() && !h.term.Failing()
 	return trusted && h.release.state == kept && !h.release.decided && h.renewing == nil && !h.wanted
 }
 

@@ -414,24 +414,3 @@ func TestSeveralKeysLingerTogether(t *testing.T) {
 		release(t, l)
 	})
 }
-
-func TestALeaseUnderASessionLingersAndIsLostWithIt(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		c := newClient(t, s, mongolock.WithSession(), mongolock.TTL(3*time.Second))
-		hearing(t, c)
-		l := acquire(t, c, "k", mongolock.Linger(time.Hour))
-		// virtual: until the lease is under the session
-		time.Sleep(10 * time.Second)
-		release(t, l)
-		// virtual: the session keeps what lingers, too
-		time.Sleep(time.Minute)
-		require.Equal(t, 1, c.Stats().Idle)
-		l = acquire(t, c, "k", mongolock.Linger(time.Hour))
-		// virtual: and what is granted locally
-		time.Sleep(time.Minute)
-		assert.NoError(t, l.Err())
-		mustBeHeld(t, b, "k")
-		release(t, l)
-		require.Equal(t, 1, c.Stats().Idle)
-	})
-}

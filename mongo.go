@@ -41,9 +41,8 @@ func WithoutIndex() ClientOption {
 	return clientOption(func(c *config) error { c.noIndex = true; return nil })
 }
 
-// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless it exists. A
-// client WithSession also uses it to find what dead sessions left. The first grant of a client
-// makes the index too, but only logs a failure. An error matching errors.ErrUnsupported means
+// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless it exists.
+// The first grant of a client makes the index too, but only logs a failure. An error matching errors.ErrUnsupported means
 // that the store has no such index.
 func (c *Client) EnsureIndex(ctx context.Context) error {
 	if err := c.ready(ctx, "ensure index", ""); err != nil {

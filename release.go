@@ -233,7 +233,7 @@ func (h *holding) settle(err error) {
 // afterLoss plans when a lost lease is given back. Its holder first has one margin to stop, as
 // if the lease had run out.
 func (h *holding) afterLoss(cause error) {
-	if errors.Is(cause, errGone) || errors.Is(cause, errSession) { // the session's end frees the key
+	if errors.Is(cause, errGone) {
 		h.settle(&fault{op: "release", key: h.ref.Key, err: cause})
 		return
 	}

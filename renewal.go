@@ -17,10 +17,7 @@ import (
 // items have taken in the answers.
 func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit time.Duration) (answers []store.Renewed, told func()) {
 	key, values, t := "", context.Background(), (*terms)(nil)
-	s, alone := batch[0].(*session)
-	if alone {
-		t = &c.terms
-	} else if len(batch) == 1 {
+	if len(batch) == 1 {
 		h := batch[0].(*holding)
 		h.mu.Lock()
 		values = h.values
@@ -30,17 +27,10 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 	end := c.observeAside(values, OpRenew, key, t)
 	ctx, cancel := c.background.Bound(values, sent.Add(limit))
 	defer cancel()
-	if alone {
-		answer, broken := s.send(ctx)
-		return []store.Renewed{answer}, func() {
-			s.of.broken(broken)
-			c.background.Go(s.of.sweep)
-			end(s.outcome(answer.Err))
-		}
-	}
 	request := make([]store.Renewal, len(batch))
 	for i, item := range batch {
-		request[i] = item.(*holding).renewal()
+		h := item.(*holding)
+		request[i] = store.Renewal{Ref: h.ref, TTL: h.terms.ttl}
 	}
 	c.calls.Add(observe.Renew)
 	answers = c.store.Renew(ctx, request)
@@ -115,13 +105,9 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		first = h.term.Failed(now)
 	case held:
 		due = h.term.Renewed(sent, now, answer.Left)
-		if s := h.member.named; s != nil && !h.member.alone && now < s.trust() {
-			h.member.under = s
-		}
 	default:
 		h.term.Late(now)
 	}
-	under := h.member.under
 	h.mu.Unlock()
 	if free {
 		h.client.queues.freeIdle(h)
@@ -137,10 +123,8 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 				h.client.logger.Warn("mongolock: renewal failed, trying again", "lease", h.shown(l), "error", answer.Err)
 			}
 		}
-	case under == nil:
+	default:
 		next.Due = due
-	case under.trust() == 0: // it has ended meanwhile
-		next.Tell = h.afterSession(under)
 	}
 	return next
 }

@@ -207,18 +207,6 @@ func TestStatsCountTheCallsOfTheStoreByKind(t *testing.T) {
 	})
 }
 
-func TestStatsCountTheCallsForASession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := newClient(t, memstore.New(), mongolock.WithSession())
-		acquire(t, client, "k")
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		calls := client.Stats().Calls
-		assert.Less(t, calls["renew"], calls["session"])
-		assert.NotZero(t, calls["sweep"])
-	})
-}
-
 // A reader is an observer that reads numbers.
 type reader struct {
 	*opLog

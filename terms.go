@@ -37,7 +37,7 @@ type config struct {
 	observer Observer
 	margin   time.Duration // negative: the default, which depends on the TTL
 
-	noFeed, noIndex, session bool
+	noFeed, noIndex bool
 }
 
 func checkText(what, s string, least, most int) error {

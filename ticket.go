@@ -70,11 +70,6 @@ func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)
 	}
-	if h.leaveSession() { // from now on its own deadline counts
-		if err := l.Renew(ctx); err != nil {
-			return "", fmt.Errorf("mongolock: detach: %w", err)
-		}
-	}
 	if !l.end(ErrDetached) {
 		return "", l.fault("detach", l.Err())
 	}

@@ -4,9 +4,8 @@ import "errors"
 
 // Yielding makes those who wait for the key in other processes tell its holder at once, which learns
 // it by Lease.Wanted. It is for long work that can stop between two pieces. While this client hears
-// no wake-ups (WithoutFeed, a store without a feed) the holder learns of them by a renewal, and
-// under a session perhaps not at all. Yielding cannot be combined with Shared or OneOf. A lease that
-// was resumed does not yield.
+// no wake-ups (WithoutFeed, a store without a feed) the holder learns of them by a renewal.
+// Yielding cannot be combined with Shared or OneOf. A lease that was resumed does not yield.
 func Yielding() AcquireOption {
 	return acquireOption(func(t *terms) error { t.yields = true; return nil })
 }
@@ -22,7 +21,7 @@ func (t *terms) checkYielding() error {
 // or elsewhere. It stays closed, even if the waiter gives up; after the lease's end it says nothing.
 // Another process that waits tells the holder at once if the lease was acquired with Yielding.
 // Otherwise a renewal shows that it waits, within a third of the TTL: not on MongoDB one that
-// is sent together with others, nor while a session keeps the lease. A refused TryAcquire does not wait.
+// is sent together with others. A refused TryAcquire does not wait.
 func (l *Lease) Wanted() <-chan struct{} {
 	h, qs := l.holding, &l.holding.client.queues
 	qs.mu.Lock()

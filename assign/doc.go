@@ -19,8 +19,7 @@
 //   - [Resize] changes the number of partitions.
 //   - [Look] shows which process has which partition.
 //
-// Make the client for it with mongolock.WithSession: then a process sends one renewal every third of
-// a TTL for all its partitions.
+// A process renews the leases of all its partitions together: with one bulk every third of a TTL.
 //
 // # How it works
 //

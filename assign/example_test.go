@@ -15,7 +15,7 @@ import (
 
 // newClient is a client as one process has it.
 func newClient(in *memstore.Store, owner string) *mongolock.Client {
-	c, err := mongolock.NewWithStore(in, mongolock.WithSession(), mongolock.WithOwner(owner))
+	c, err := mongolock.NewWithStore(in, mongolock.WithOwner(owner))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -169,23 +169,6 @@ func (l *link) List(ctx context.Context, prefix string) iter.Seq2[store.Status, 
 	}
 }
 
-func (l *link) BeginSession(ctx context.Context, s store.Session) (time.Duration, error) {
-	return over(ctx, l, "session", func(ctx context.Context) (time.Duration, error) { return l.to.BeginSession(ctx, s) })
-}
-
-func (l *link) RenewSession(ctx context.Context, s store.Session) (store.SessionRenewed, error) {
-	return over(ctx, l, "session", func(ctx context.Context) (store.SessionRenewed, error) { return l.to.RenewSession(ctx, s) })
-}
-
-func (l *link) EndSession(ctx context.Context, id string) error {
-	_, err := over(ctx, l, "session", func(ctx context.Context) (any, error) { return nil, l.to.EndSession(ctx, id) })
-	return err
-}
-
-func (l *link) Sweep(ctx context.Context) ([]string, error) {
-	return over(ctx, l, "sweep", l.to.Sweep)
-}
-
 func (l *link) Notify(ctx context.Context, all ...store.Notice) error {
 	_, err := over(ctx, l, "notify", func(ctx context.Context) (any, error) { return nil, l.to.Notify(ctx, all...) })
 	return err

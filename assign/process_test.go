@@ -46,7 +46,7 @@ func (s settings) client() (*mongolock.Client, func() error, error) {
 		return nil, nil, err
 	}
 	locks, err := mongolock.New(conn.Database("mongolock_assign").Collection(s.Collection),
-		mongolock.WithOwner(s.Name), mongolock.TTL(s.TTL), mongolock.WithoutIndex(), mongolock.WithSession())
+		mongolock.WithOwner(s.Name), mongolock.TTL(s.TTL), mongolock.WithoutIndex())
 	if err != nil {
 		return nil, nil, err
 	}

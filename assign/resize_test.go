@@ -208,12 +208,12 @@ func TestAResizeAfterWhichNoWorkerComesAgainIsAnError(t *testing.T) {
 		op, err := mongolock.NewWithStore(f.in)
 		require.NoError(t, err)
 		a := f.start("a")
-		time.Sleep(time.Minute) // all leases are in the session
+		time.Sleep(time.Minute)
 		a.link.set(true)
 		require.EqualError(t, assign.Resize(t.Context(), op, name, 24),
 			`assign: resize "orders": the workers have stopped, and none has come again in 5s: their number of partitions may be the old one`)
 		a.link.set(false)
-		time.Sleep(5 * time.Second)
+		time.Sleep(10 * time.Second) // its releases failed, and are repeated with pauses
 		assert.Equal(t, map[string]int{"a": 16}, f.shares())
 		require.NoError(t, op.Close())
 		f.stop(a)

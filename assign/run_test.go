@@ -161,7 +161,7 @@ func (f *fleet) startWith(called string, work assign.Func, opts ...assign.Option
 		in = f.through(p.link)
 	}
 	var err error
-	p.client, err = mongolock.NewWithStore(in, append([]mongolock.ClientOption{mongolock.WithSession(), mongolock.WithLogger(quiet()), mongolock.WithOwner(called)}, f.clientOpts...)...)
+	p.client, err = mongolock.NewWithStore(in, append([]mongolock.ClientOption{mongolock.WithLogger(quiet()), mongolock.WithOwner(called)}, f.clientOpts...)...)
 	require.NoError(f.t, err)
 	opts = append([]assign.Option{assign.WithLogger(quiet()), assign.Settle(0)}, opts...)
 	n := f.n

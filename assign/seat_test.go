@@ -62,14 +62,6 @@ func (s *stuck) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return s.link.Renew(ctx, batch)
 }
 
-func (s *stuck) RenewSession(ctx context.Context, of store.Session) (store.SessionRenewed, error) {
-	if s.renewals.Load() {
-		<-ctx.Done()
-		return store.SessionRenewed{}, ctx.Err()
-	}
-	return s.link.RenewSession(ctx, of)
-}
-
 func (s *stuck) Notify(ctx context.Context, all ...store.Notice) error {
 	if s.notices.Load() {
 		<-ctx.Done()

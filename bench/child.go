@@ -20,10 +20,10 @@ const (
 )
 
 var roles = map[string]func(l *lab, hear *bufio.Scanner){
-	"waiter":   runWaiter,
-	"crowd":    runCrowd,
-	"sessions": runSessions,
-	"shares":   runShares,
+	"waiter": runWaiter,
+	"crowd":  runCrowd,
+	"leases": runLeases,
+	"shares": runShares,
 }
 
 // runChild is the main function of a child. It ends when its parent closes its input.

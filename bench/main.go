@@ -9,7 +9,7 @@
 //	processes.go  handoffs between two processes, and what many waiters cost
 //	leaders.go    how long nobody leads in a rolling deploy
 //	partitions.go how long a partition is without work in a rolling deploy, and after a kill
-//	sessions.go   many leases held by sessions, and what is left after a crash
+//	leases.go     many leases, and what is left after a crash
 //	documents.go  claims and changes of documents
 //	trees.go      path locks on a tree with many, and a list of many locks
 //	byhand.go     what they are compared with: the driver alone
@@ -46,7 +46,7 @@ func main() {
 }
 
 var (
-	processes = flag.Int("processes", 4, "in how many processes the part about sessions holds leases")
+	processes = flag.Int("processes", 4, "in how many processes the part about many leases holds them")
 	leases    = flag.Int("leases", 12_000, "how many leases it holds in all")
 	lasting   = flag.Duration("ttl", 10*time.Second, "their TTL")
 	listed    = flag.Int("listed", 10_000, "how many locks are listed")
@@ -83,7 +83,6 @@ type part struct {
 var parts = []part{
 	{"the engine", true, engine},
 	{"free pairs", true, freePair},
-	{"free pairs with a session", true, sessionPair},
 	{"several keys", true, several},
 	{"a key that lingers", true, lingering},
 	{"renewals", false, renewals},
@@ -96,7 +95,7 @@ var parts = []part{
 	{"trees", false, trees},
 	{"a crowd on one key", false, herd},
 	{"many waiters", false, waiting},
-	{"sessions", false, sessions},
+	{"many leases", false, manyHeld},
 	{"claims of documents", false, documentClaims},
 	{"updates of documents", true, documentUpdates},
 }

@@ -57,23 +57,6 @@ func freePair(l *lab) []figure {
 	}
 }
 
-// sessionPair is what a short lease costs in a client that has a session. Each client also holds
-// a lease, so that both have something to renew.
-func sessionPair(l *lab) []figure {
-	const ttl = 3 * time.Second
-	var clients []contestant
-	for i, opts := range [][]mongolock.ClientOption{{mongolock.WithSession()}, {}} {
-		client, _ := l.locks(fmt.Sprint("session_pairs_", i), append(opts, mongolock.TTL(ttl))...)
-		l.acquire(client, "held")
-		clients = append(clients, timed(func() { l.pair(client, "lease") }))
-	}
-	<-time.After(ttl) // until the session has begun, and has a lease
-	turns := raceOf(50, freePairs, clients...)
-	return []figure{
-		{"free pair of a client with a session", turns.ratio(1), "%.3f ×", 1.02, atMost, fmt.Sprintf("one without, in turns with it; %.2f ms", 1000*turns.median(1))},
-	}
-}
-
 // several compares ten free keys that are taken together with one.
 func several(l *lab) []figure {
 	client, hand := l.locks("several")

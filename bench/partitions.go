@@ -64,7 +64,7 @@ func (f *partFleet) has() (n int) {
 // start runs a worker on a client of its own, and returns what ends it.
 func (f *partFleet) start(l *lab, in string, sent *atomic.Int64, opts ...mongolock.ClientOption) (stop func()) {
 	ctx, cancel := context.WithCancel(l.ctx)
-	client, over := l.client(l.connect(sent), in, append(opts, mongolock.WithSession())...), make(chan error, 1)
+	client, over := l.client(l.connect(sent), in, opts...), make(chan error, 1)
 	go func() {
 		over <- assign.Run(ctx, client, partName, parts256, f.work, assign.Settle(partSettle), assign.Drain(partPatience), assign.WithLogger(silent))
 	}()
@@ -145,7 +145,7 @@ func afterAKill(l *lab) (seconds float64) {
 		defer f.start(l, "killed", nil, mongolock.TTL(*lasting))()
 	}
 	spread(l, watcher, partWorkers)
-	<-time.After(*lasting) // all leases are in sessions
+	<-time.After(*lasting)
 	began := time.Now()
 	fifth.kill()
 	for f.has() < parts256 {

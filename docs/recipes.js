@@ -118,7 +118,7 @@ db.runCommand({
 db.runCommand({
   "findAndModify": "locks",
   "query": {"_id": "<KEY>", "mongolock": 1, "mode": "exclusive", "holders.<ID>": {"$exists": true}},
-  "update": {"$unset": {"holders.<ID>": "", "session": ""}, "$inc": {"rev": 1}},
+  "update": {"$unset": {"holders.<ID>": ""}, "$inc": {"rev": 1}},
   "new": true,
   "writeConcern": {"w": "majority"}
 });

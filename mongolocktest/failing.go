@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -138,32 +137,4 @@ func (f *failing) SetLimit(ctx context.Context, key string, n int) (store.Status
 		return store.Status{}, err
 	}
 	return f.mem.SetLimit(ctx, key, n)
-}
-
-func (f *failing) BeginSession(ctx context.Context, s store.Session) (time.Duration, error) {
-	if err := f.failure(); err != nil {
-		return 0, err
-	}
-	return f.mem.BeginSession(ctx, s)
-}
-
-func (f *failing) RenewSession(ctx context.Context, s store.Session) (store.SessionRenewed, error) {
-	if err := f.failure(); err != nil {
-		return store.SessionRenewed{}, err
-	}
-	return f.mem.RenewSession(ctx, s)
-}
-
-func (f *failing) EndSession(ctx context.Context, id string) error {
-	if err := f.failure(); err != nil {
-		return err
-	}
-	return f.mem.EndSession(ctx, id)
-}
-
-func (f *failing) Sweep(ctx context.Context) (freed []string, err error) {
-	if err := f.failure(); err != nil {
-		return nil, err
-	}
-	return f.mem.Sweep(ctx)
 }

@@ -6,8 +6,8 @@
 // A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
 // to the engine. Package storetest proves an implementation, and package memstore is the reference.
 // Some capabilities are optional: a store that is also a [Feed] tells waiters that a key is free, and
-// one that is a [Sessions] saves commands, and a [LimitSetter] keeps the
-// number of permits. A wrapper's feed is found by its method Unwrap() store.Store.
+// a [LimitSetter] keeps the number of permits. A wrapper's feed is found by its method Unwrap()
+// store.Store.
 //
 // This package uses three terms. The record of a key is the data that a store keeps under it. Its
 // line has the places of those who wait (Claim.Place), first come, first served. A writer claims
@@ -69,13 +69,7 @@
 //     unknown. The engine asks again about these; those that were released are gone by then. If
 //     some holders were gone before and the store cannot tell which, it answers ErrGone for
 //     each that may have been.
-//  15. Sessions. They are optional ([Sessions]). A holder under a session is over when
-//     both its own end and the session's have passed. Before a store grants a key that a
-//     session kept, it makes sure that no renewal of the session is ever applied again: a
-//     session is over for good, even if the call that ended it may have been cut off. An
-//     ID is begun once. Releases, renewals and transfers work as without a session. A
-//     release for later (keep) takes the holder out of its session.
-//  16. Line. A place stands in the line from a refused claim until a grant to it, Leave, a grant
+//  15. Line. A place stands in the line from a refused claim until a grant to it, Leave, a grant
 //     that passes it, or until long after it is stale. Who joins comes last. A key is granted only
 //     in its turn ([Status].Turn): compared and swapped in the step of the grant, so that no
 //     place is passed that was not judged. A record that loses its last holder stays for its line, with
@@ -91,5 +85,5 @@
 // entries and names no ID twice; each holder has at most one renewal under way. A batch of
 // releases is as large, and may have several holders of one key. A grant that arrives after its deadline is given back. A claim whose outcome is
 // unknown is undone: Undo is repeated until it settles or the TTL is over, one call at a time.
-// Break removes a holder only after a Break has marked it, and told its session.
+// Break removes a holder only after a Break has marked it.
 package store

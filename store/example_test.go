@@ -82,20 +82,3 @@ func ExampleStatus_Left() {
 	fmt.Println(taken().Left())
 	// Output: 30s
 }
-
-// SessionsOf finds the sessions of the innermost store.
-func ExampleSessionsOf() {
-	sessions := store.SessionsOf(slow{memstore.New()})
-
-	ctx := context.Background()
-	id := store.Session{ID: "used-once", Owner: "host-a", TTL: time.Minute}
-	left, err := sessions.BeginSession(ctx, id)
-	fmt.Println(left, err)
-	fmt.Println(sessions.EndSession(ctx, id.ID))
-	_, err = sessions.RenewSession(ctx, id)
-	fmt.Println(err)
-	// Output:
-	// 1m0s <nil>
-	// <nil>
-	// mongolock: no such holder
-}

@@ -13,7 +13,7 @@ import (
 
 func TestNoLogShowsAnID(t *testing.T) {
 	ref := store.Ref{Key: "nightly", ID: "SECRET-ID", Mode: store.Exclusive}
-	holder := store.Holder{ID: "SECRET-ID", Owner: "app-1", ExpireAt: time.Unix(60, 0), Session: "SECRET-ID"}
+	holder := store.Holder{ID: "SECRET-ID", Owner: "app-1", ExpireAt: time.Unix(60, 0)}
 	status := store.Status{Key: "nightly", Mode: store.Exclusive, Holders: []store.Holder{holder}, Now: time.Unix(30, 0)}
 	for name, value := range map[string]any{
 		"ref": ref, "claim": store.Claim{Ref: ref}, "renewal": store.Renewal{Ref: ref}, "ending": store.Ending{Ref: ref},

@@ -83,16 +83,14 @@ type Grant struct {
 // A Renewal asks to restart a holder's TTL.
 type Renewal struct {
 	Ref
-	TTL     time.Duration
-	Session string // if not empty, puts the holder under this session too; the holder's own end may then stay as it is. See Sessions
-	Alone   bool   // takes the holder out of its session
+	TTL time.Duration
 }
 
 // Renewed answers one Renewal: either Left, counted from the start of the call, or
 // the reason of a refusal.
 type Renewed struct {
-	Left time.Duration // 0 with a session: the holder's own end stays as it is
-	Line []Place       // who waits; of several renewals in one call the store need not know it
+	Left time.Duration
+	Line []Place // who waits; of several renewals in one call the store need not know it
 	Err  error
 }
 
@@ -105,7 +103,6 @@ type Holder struct {
 	ExpireAt time.Time `json:"expireAt"`
 	Broken   string    `json:"broken,omitempty"`   // why an operator broke it, or empty
 	Released bool      `json:"released,omitempty"` // its lease was released; MinHold keeps the key until ExpireAt
-	Session  string    `json:"session,omitempty"`  // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
 	Lingers  string    `json:"lingers,omitempty"`  // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
 	Yields   string    `json:"yields,omitempty"`   // if not empty, the holder wants to know at this address of those who wait
 	Weight   int       `json:"weight,omitempty"`   // how many permits it has; 0 stands for 1

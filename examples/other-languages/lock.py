@@ -86,8 +86,6 @@ class Lock:
         if seen.get("mongolock") != 1 or not all(isinstance(seen.get(f), kind) for f, kind in SHAPE.items()):
             raise Foreign(f"{self.key}: {seen}")
         holders, line, waits = seen["holders"], seen.get("line", []), seen.get("waits", {})
-        if any("session" in part for part in [seen, *holders.values()]):
-            return None  # it may last beyond its own end
         now = clock()
         self.still = {(i, h["beat"]): self.still.get((i, h["beat"]), now) for i, h in holders.items()}
         if any(now - since <= holders[i]["ttl"] / 1000 * (1 + 2 * DRIFT) + 0.001 for (i, _), since in self.still.items()):
@@ -96,7 +94,7 @@ class Lock:
         before = line[:line.index(self.place)] if self.place in line else line
         if any(p in waits and int(waits[p]["seen"]) + 90_000 > self._later(0) for p in before):
             return None
-        same = {"rev": seen["rev"], "session": ABSENT} | {f"holders.{i}.beat": h["beat"] for i, h in holders.items()}
+        same = {"rev": seen["rev"]} | {f"holders.{i}.beat": h["beat"] for i, h in holders.items()}
         same |= {f"waits.{p}.seen": waits[p]["seen"] if p in waits else None for p in before}
         if self.place in line:
             gone = before + [self.place]
@@ -165,7 +163,7 @@ class Lock:
 
     def _drop(self, session=None):
         """Takes our holder out of a document that others may wait for."""
-        update = {"$unset": {f"holders.{self.id}": "", "session": ""}, "$inc": {"rev": 1}}
+        update = {"$unset": {f"holders.{self.id}": ""}, "$inc": {"rev": 1}}
         update["$set"] = {"expireAt": DatetimeMS(self._later(90))}
         image = self._update({"mode": "exclusive", f"holders.{self.id}": THERE}, update, session)
         self._tell(image or self.locks.find_one({"_id": self.key}))  # the reply to an earlier copy may have been lost

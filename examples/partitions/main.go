@@ -33,7 +33,7 @@ func main() {
 	conn, err := mongo.Connect(options.Client().ApplyURI(cmp.Or(os.Getenv("MONGODB_URI"), "mongodb://localhost:27017")))
 	check(err)
 	messages := conn.Database("shop").Collection("messages") // with an index of state, partition and _id
-	locks, err := mongolock.New(conn.Database("mongolock").Collection("locks"), mongolock.WithSession())
+	locks, err := mongolock.New(conn.Database("mongolock").Collection("locks"))
 	check(err)
 	check(assign.Run(ctx, locks, "messages", 64, func(ctx context.Context, p assign.Partition) error {
 		for { // the driver's calls fail when ctx ends: this process stops, or the partition goes to another one

@@ -1,12 +1,11 @@
-// Package keeper renews what a client has in a store: its leases, and the session that may
-// keep them. It plans the renewals, sends many in one call, and repeats those that fail.
-// What a renewal asks and what its answer means is the item's own business.
+// Package keeper renews the leases that a client has in a store. It plans the renewals, sends many
+// in one call, and repeats those that fail. What a renewal asks and what its answer means is the
+// item's own business.
 package keeper
 
 import (
 	"cmp"
 	"container/heap"
-	"context"
 	"math/bits"
 	"sync"
 	"time"
@@ -40,11 +39,9 @@ type Next struct {
 	Tell  func()           // tells others of the answer, and may take its time; nil: there is nothing to tell
 }
 
-// A Slot is the place of an item in the keeper's schedule. The fields that can be set are
-// constant.
+// A Slot is the place of an item in the keeper's schedule. The TTL is constant.
 type Slot struct {
-	TTL   time.Duration
-	First bool // its renewal is a call of its own, before those of other items
+	TTL time.Duration
 
 	due   monotonic.Moment
 	in    *schedule // nil: none
@@ -79,13 +76,12 @@ type Keeper struct {
 	host Host
 
 	mu      sync.Mutex // protects what follows and every slot
-	groups  [64]*group // by groupOf
+	groups  [64]*group // by the length of the TTL in bits
 	made    []*group   // all of them
 	pace    pace
 	store   health
 	calls   uint32 // that were answered
 	stopped bool
-	ahead   context.Context // ends with the renewal that others wait for; nil: there was none
 }
 
 // New makes a keeper.
@@ -95,7 +91,6 @@ func New(host Host) *Keeper { return &Keeper{host: host} }
 type group struct {
 	keeper *Keeper
 	least  time.Duration // the shortest TTL that belongs to the group; constant
-	first  bool          // constant
 	due    schedule
 	next   alarm // of round
 	busy   bool  // a round is under way, and sets the alarm when it ends
@@ -131,15 +126,6 @@ func (a *alarm) stop() {
 	}
 }
 
-// groupOf returns the index of an item's group; it is 55 for a TTL of a year. Those that are
-// renewed first have a group of their own.
-func groupOf(s *Slot) int {
-	if s.First {
-		return 0
-	}
-	return bits.Len64(uint64(s.TTL))
-}
-
 // Add plans a renewal of the item at due, unless one is planned.
 func (k *Keeper) Add(item Item, due monotonic.Moment) {
 	k.mu.Lock()
@@ -167,15 +153,13 @@ func (k *Keeper) Remove(item Item) {
 	k.pull(item)
 }
 
-// Again undoes Remove. With planned set, the item is due when it was before.
-func (k *Keeper) Again(item Item, planned bool) {
+// Again undoes Remove: the item is due when it was before.
+func (k *Keeper) Again(item Item) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := item.slot()
 	s.gone = false
-	if planned {
-		k.push(item, s.due)
-	}
+	k.push(item, s.due)
 }
 
 // push and pull are called with the keeper locked, as are the methods of a group but round and
@@ -198,11 +182,11 @@ func (k *Keeper) pull(item Item) {
 }
 
 func (k *Keeper) group(s *Slot) *group {
-	n := groupOf(s)
+	n := bits.Len64(uint64(s.TTL)) // 55 for a TTL of a year
 	g := k.groups[n]
 	if g == nil {
 		g = &group{
-			keeper: k, least: 1 << (bits.Len64(uint64(s.TTL)) - 1), first: s.First,
+			keeper: k, least: 1 << (n - 1),
 			due: schedule{before: sooner}, failed: schedule{before: sooner}, ready: schedule{before: lessSuspect},
 		}
 		k.groups[n], k.made = g, append(k.made, g)
@@ -258,9 +242,6 @@ func (g *group) round() {
 	now := k.host.Clock.Now()
 	soon, bound := now.Add(g.least/6), g.least/10
 	for due := now; ; due = soon {
-		if !g.first {
-			k.Yield()
-		}
 		batch, more := g.take(due, soon, bound/4)
 		if !more {
 			k.renew(batch)
@@ -292,10 +273,7 @@ func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []Item
 	g.next.at = 0
 	if g.due.dueBy(due) {
 		size := k.pace.bulk(in)
-		switch {
-		case g.first:
-			size = 1
-		case !k.store.answering():
+		if !k.store.answering() {
 			for now := k.host.Clock.Now(); g.due.dueBy(soon); {
 				item := g.due.take()
 				g.wait(item, item.slot().due, int32(size), now)

@@ -53,7 +53,7 @@ func (x *thing) Wait() {
 func (x *thing) Limits(now monotonic.Moment) (patience, pause time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.term.Patience(now, x.term.Trusted(0)), x.term.RetryPause(now, x.term.Trusted(0))
+	return x.term.Patience(now, x.term.Trusted()), x.term.RetryPause(now, x.term.Trusted())
 }
 
 func (x *thing) Answer(a store.Renewed, sent, now monotonic.Moment) Next {
@@ -160,7 +160,7 @@ func (s *server) things(n int, ttl time.Duration) (all []*thing) {
 func (s *server) thing(slot Slot) (x *thing, due monotonic.Moment) {
 	now := s.clock.Now()
 	x = &thing{Slot: slot}
-	x.term, due = term.Granted(slot.TTL, min(time.Second, slot.TTL/10), now, now, slot.TTL, false)
+	x.term, due = term.Granted(slot.TTL, min(time.Second, slot.TTL/10), now, now, slot.TTL)
 	return x, due
 }
 
@@ -220,7 +220,7 @@ func TestNoItemIsRenewedAfterRemoveUntilItIsAddedAgain(t *testing.T) {
 		s.Plan(x, s.clock.Now()) // an answer that came late
 		time.Sleep(time.Minute)
 		assert.Empty(t, s.seen())
-		s.Again(x, true)
+		s.Again(x)
 		time.Sleep(time.Second)
 		assert.Equal(t, []int{1}, s.seen(), "it was due long ago")
 	})
@@ -241,23 +241,6 @@ func TestPlanMovesTheNextRenewal(t *testing.T) {
 		s.Add(x, s.clock.Now())
 		time.Sleep(time.Second)
 		assert.Equal(t, []int{1, 1}, s.seen(), "one was planned")
-	})
-}
-
-func TestWhatGoesOnWithoutAPlanIsRenewedOnceItHasOne(t *testing.T) {
-	in(t, func(t *testing.T, s *server) {
-		x := s.things(1, ttl)[0]
-		s.Remove(x)
-		s.Again(x, false)
-		time.Sleep(ttl / 2)
-		assert.Empty(t, s.seen())
-		s.Plan(x, s.clock.Now())
-		time.Sleep(time.Second)
-		assert.Equal(t, []int{1}, s.seen())
-		s.Remove(x)
-		s.Add(x, s.clock.Now())
-		time.Sleep(ttl/3 + 2*time.Second)
-		assert.Equal(t, []int{1, 1, 1}, s.seen(), "or is added, and again a third of the TTL later")
 	})
 }
 
@@ -340,41 +323,6 @@ func TestManyItemsGoInBulksThatTheStoreAnswersInTime(t *testing.T) {
 		for _, n := range s.seen() {
 			assert.LessOrEqual(t, time.Duration(n)*each, ttl/10, "a bulk of %d", n)
 		}
-	})
-}
-
-// yielded is how long Yield waits while an item is renewed that goes first, or does not.
-func yielded(t *testing.T, first bool, takes time.Duration) (d time.Duration) {
-	in(t, func(t *testing.T, s *server) {
-		x, _ := s.thing(Slot{TTL: ttl, First: first})
-		s.does(func([]Item) time.Duration { return takes }, nil)
-		s.Add(x, s.clock.Now().Add(time.Second))
-		time.Sleep(time.Second + time.Millisecond)
-		start := time.Now()
-		s.Yield()
-		d = time.Since(start)
-	})
-	return d
-}
-
-func TestOthersYieldToTheRenewalThatGoesFirst(t *testing.T) {
-	assert.Equal(t, 99*time.Millisecond, yielded(t, true, 100*time.Millisecond))
-	assert.Equal(t, ttl/40-time.Millisecond, yielded(t, true, time.Minute), "one that hangs does not need the server")
-	assert.Zero(t, yielded(t, false, 100*time.Millisecond), "the control: it does not go first")
-}
-
-func TestWhatGoesFirstIsACallOfItsOwn(t *testing.T) {
-	in(t, func(t *testing.T, s *server) {
-		for range 5 {
-			x, _ := s.thing(Slot{TTL: ttl})
-			s.Add(x, s.clock.Now().Add(time.Second))
-		}
-		for range 3 {
-			x, _ := s.thing(Slot{TTL: ttl, First: true})
-			s.Add(x, s.clock.Now().Add(time.Second))
-		}
-		time.Sleep(2 * time.Second)
-		assert.ElementsMatch(t, []int{5, 1, 1, 1}, s.seen())
 	})
 }
 

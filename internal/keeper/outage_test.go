@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/mongolock/mongolock/internal/term"
 )
 
 // The ways in which a store does not answer: how long a call takes that fails then.
@@ -36,8 +34,6 @@ func TestAStoreThatDoesNotAnswerIsAskedTwiceASecond(t *testing.T) {
 				for i := range n / 100 { // of other groups, and not due at once
 					all = append(all, s.things(1, ttl+ttl*time.Duration(i)/100)...)
 				}
-				x, due := s.thing(Slot{TTL: ttl, First: true})
-				s.Add(x, due)
 				time.Sleep(ttl - 6*time.Second) // some renewals
 				s.dies(takes)
 				start, before := time.Duration(s.clock.Now()), len(s.seen())
@@ -65,7 +61,7 @@ func endsBefore(t *testing.T, n int, ttl, takes, shortly time.Duration) (lost in
 	in(t, func(t *testing.T, s *server) {
 		all := s.things(n, ttl)
 		s.dies(takes)
-		time.Sleep(time.Duration(all[0].term.Trusted(0)) - time.Duration(s.clock.Now()) - shortly)
+		time.Sleep(time.Duration(all[0].term.Trusted()) - time.Duration(s.clock.Now()) - shortly)
 		s.does(nil, nil)
 		time.Sleep(ttl)
 		lost = s.lost(all)
@@ -132,20 +128,5 @@ func TestAnItemIsToldThatItHasToWait(t *testing.T) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		assert.True(t, x.waited)
-	})
-}
-
-// A session with a short TTL is tried more often than twice a second.
-func TestASessionThatIsNotAnsweredDoesNotKeepOthersWaiting(t *testing.T) {
-	in(t, func(t *testing.T, s *server) {
-		session, due := s.thing(Slot{TTL: time.Second, First: true})
-		session.term, _ = term.Granted(time.Second, 0, s.clock.Now(), s.clock.Now(), time.Hour, true)
-		s.Add(session, due)
-		s.does(nil, func(batch []Item) bool { return batch[0] == Item(session) })
-		time.Sleep(10 * time.Second)
-		assert.GreaterOrEqual(t, session.answered(), 50, "the test shows little")
-		all := s.things(20, 3*time.Second)
-		time.Sleep(10 * time.Second)
-		assert.Zero(t, s.lost(all))
 	})
 }

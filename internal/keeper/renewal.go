@@ -1,10 +1,6 @@
 package keeper
 
-import (
-	"context"
-
-	"github.com/mongolock/mongolock/store"
-)
+import "github.com/mongolock/mongolock/store"
 
 // Renew waits for a renewal of the item that is under way and then sends another one, so that
 // the renewal comes after everything that the caller did before. ok is false if the item had
@@ -48,14 +44,7 @@ func (k *Keeper) send(batch []Item, asked int32) (answers []store.Renewed, tell 
 		patience, _ := item.Limits(sent)
 		limit = min(limit, patience)
 	}
-	done := func() {}
-	if s := batch[0].slot(); s.First {
-		k.mu.Lock()
-		k.ahead, done = context.WithTimeout(k.host.Tasks.Base(), s.TTL/40)
-		k.mu.Unlock()
-	}
 	answers, told := k.host.Send(batch, sent, limit)
-	done()
 	now := k.host.Clock.Now()
 	call := k.answered(batch, answers, asked, sent, now)
 	var tells []func()
@@ -77,16 +66,5 @@ func (k *Keeper) send(batch []Item, asked int32) (answers []store.Renewed, tell 
 			f()
 		}
 		told()
-	}
-}
-
-// Yield waits while an item is renewed that goes first, ahead of everything else that a client does
-// in the background, but for at most a fortieth of its TTL: a renewal that hangs does not need the server.
-func (k *Keeper) Yield() {
-	k.mu.Lock()
-	ahead := k.ahead
-	k.mu.Unlock()
-	if ahead != nil {
-		<-ahead.Done()
 	}
 }

@@ -94,7 +94,7 @@ func (g *group) repeatable() monotonic.Moment {
 	if g.ready.Len() == 0 {
 		due = g.failed.first().due
 	}
-	if g.first || g.keeper.store.answering() {
+	if g.keeper.store.answering() {
 		return due
 	}
 	return max(due, g.probe, g.keeper.store.probe())
@@ -135,14 +135,7 @@ func (g *group) part() (part []Item, more bool) {
 	if k.store.doubt || !k.store.answering() {
 		most = 1
 	}
-	switch {
-	case k.store.answering():
-	case g.first: // it does not keep to what is allowed, and leaves half of that to the others
-		if now >= g.probe {
-			k.store.probed(now)
-			g.probe = now.Add(2 * probeEvery)
-		}
-	default:
+	if !k.store.answering() {
 		k.store.probed(now)
 		pause := min(pause(g.ready.items, now), pause(g.failed.items, now))
 		g.probe = now.Add(max(pause, min(2*pause, probeEvery))) // a short TTL has probes until its end

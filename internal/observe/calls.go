@@ -22,8 +22,6 @@ const (
 	Undo
 	Break
 	SetLimit
-	Session // begun, renewed or ended
-	Sweep
 	Look
 	List
 	Notify
@@ -31,7 +29,7 @@ const (
 	calls // how many there are
 )
 
-var callNames = [calls]string{"acquire", "transfer", "renew", "release", "leave", "undo", "break", "limit", "session", "sweep", "look", "list", "notify", "watch"}
+var callNames = [calls]string{"acquire", "transfer", "renew", "release", "leave", "undo", "break", "limit", "look", "list", "notify", "watch"}
 
 // Calls counts calls of a store, by kind. A call for many keys is one.
 type Calls struct{ counts [calls]atomic.Uint64 }

@@ -9,11 +9,9 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
-// A Term is the time of one acquisition, or of a session, as far as its own grant and
-// renewals go. Make one with [Granted].
+// A Term is the time of one acquisition. Make one with [Granted].
 type Term struct {
 	ttl, margin time.Duration
-	session     bool
 
 	deadline monotonic.Moment // it is trusted until then
 	honoured monotonic.Moment // the store may honour it until then
@@ -23,11 +21,10 @@ type Term struct {
 }
 
 // Granted is the term of a claim that was sent at sent and granted now for left. Trust
-// begins with the sending: the time that the reply took is already paid for. The term of a
-// session is due a moment before the leases that wait for it.
-func Granted(ttl, margin time.Duration, sent, now monotonic.Moment, left time.Duration, session bool) (t Term, due monotonic.Moment) {
+// begins with the sending: the time that the reply took is already paid for.
+func Granted(ttl, margin time.Duration, sent, now monotonic.Moment, left time.Duration) (t Term, due monotonic.Moment) {
 	t = Term{
-		ttl: ttl, margin: margin, session: session,
+		ttl: ttl, margin: margin,
 		deadline: sent.Add(left - margin), honoured: now.Add(Drifted(ttl)),
 	}
 	return t, max(t.due(sent, left), now)
@@ -61,21 +58,16 @@ func (t *Term) Late(now monotonic.Moment) {
 // up, or when half of the time is over for which the term may be trusted, if that is sooner.
 // It is sooner with a large margin, and when the store promised little time.
 func (t *Term) due(sent monotonic.Moment, left time.Duration) monotonic.Moment {
-	after := min(t.ttl/3, (left-t.margin)/2)
-	if t.session {
-		after -= after / 500
-	}
-	return sent.Add(after)
+	return sent.Add(min(t.ttl/3, (left-t.margin)/2))
 }
 
-// Trusted is until when the store certainly has the holder, by its own term or by that of its
-// session, which is trusted until session (zero: it has none).
-func (t *Term) Trusted(session monotonic.Moment) monotonic.Moment { return max(t.deadline, session) }
+// Trusted is until when the store certainly has the holder.
+func (t *Term) Trusted() monotonic.Moment { return t.deadline }
 
-// Over reports whether its own term has passed.
+// Over reports whether the term has passed.
 func (t *Term) Over(now monotonic.Moment) bool { return now >= t.deadline }
 
-// Honoured is until when the store may honour the term, by its own renewals alone.
+// Honoured is until when the store may honour the term.
 func (t *Term) Honoured() monotonic.Moment { return t.honoured }
 
 // LastRenewal is when the last renewal that was granted was sent; zero if none was.

@@ -19,13 +19,13 @@ const (
 func at(d time.Duration) monotonic.Moment { return monotonic.Moment(1).Add(d) }
 
 func granted(left time.Duration) term.Term {
-	t, _ := term.Granted(ttl, margin, at(0), at(time.Second), left, false)
+	t, _ := term.Granted(ttl, margin, at(0), at(time.Second), left)
 	return t
 }
 
 func TestTrustCountsFromTheSendingAndEndsOneMarginEarly(t *testing.T) {
 	g := granted(ttl)
-	assert.Equal(t, at(29*time.Second), g.Trusted(0))
+	assert.Equal(t, at(29*time.Second), g.Trusted())
 	assert.False(t, g.Over(at(29*time.Second-1)))
 	assert.True(t, g.Over(at(29*time.Second)))
 }
@@ -37,25 +37,18 @@ func TestTheStoreMayHonourATermForItsTTLAfterTheAnswer(t *testing.T) {
 	assert.Equal(t, at(5*time.Second).Add(term.Drifted(ttl)), g.Honoured())
 	g.Late(at(40 * time.Second))
 	assert.Equal(t, at(40*time.Second).Add(term.Drifted(ttl)), g.Honoured())
-	assert.Equal(t, at(29*time.Second), g.Trusted(0), "neither moves the deadline")
-}
-
-func TestASessionIsTrustedBesideTheOwnDeadline(t *testing.T) {
-	g := granted(ttl)
-	assert.Equal(t, at(time.Minute), g.Trusted(at(time.Minute)))
-	assert.Equal(t, at(29*time.Second), g.Trusted(at(time.Second)), "the later one counts")
-	assert.Equal(t, at(time.Minute), g.Trusted(at(time.Minute)))
+	assert.Equal(t, at(29*time.Second), g.Trusted(), "neither moves the deadline")
 }
 
 func TestARenewalMovesTheDeadlineForwardAndNeverBack(t *testing.T) {
 	g := granted(ttl)
 	g.Failed(at(8 * time.Second))
 	g.Renewed(at(10*time.Second), at(11*time.Second), ttl)
-	assert.Equal(t, at(39*time.Second), g.Trusted(0))
+	assert.Equal(t, at(39*time.Second), g.Trusted())
 	assert.Equal(t, at(10*time.Second), g.LastRenewal())
 	assert.False(t, g.Failing())
 	g.Renewed(at(11*time.Second), at(12*time.Second), time.Second)
-	assert.Equal(t, at(39*time.Second), g.Trusted(0))
+	assert.Equal(t, at(39*time.Second), g.Trusted())
 }
 
 func TestOnlyTheFirstFailureInARowIsNews(t *testing.T) {
@@ -71,17 +64,15 @@ func TestWhenARenewalIsDue(t *testing.T) {
 		what            string
 		margin, took    time.Duration
 		left            time.Duration
-		session         bool
 		first, renewals time.Duration // after the sending
 	}{
-		{"a third of the TTL", margin, 0, ttl, false, 10 * time.Second, 10 * time.Second},
-		{"counted from the sending", margin, 4 * time.Second, ttl, false, 10 * time.Second, 10 * time.Second},
-		{"half of the trust, with a large margin", 15 * time.Second, 0, ttl, false, 7500 * time.Millisecond, 7500 * time.Millisecond},
-		{"half of the trust, if the store promised little", margin, 0, 5 * time.Second, false, 2 * time.Second, 2 * time.Second},
-		{"a session a moment earlier", margin, 0, ttl, true, 9980 * time.Millisecond, 9980 * time.Millisecond},
-		{"at once after a slow answer, and renewals not in a tight loop", margin, 12 * time.Second, ttl, false, 12 * time.Second, 12150 * time.Millisecond},
+		{"a third of the TTL", margin, 0, ttl, 10 * time.Second, 10 * time.Second},
+		{"counted from the sending", margin, 4 * time.Second, ttl, 10 * time.Second, 10 * time.Second},
+		{"half of the trust, with a large margin", 15 * time.Second, 0, ttl, 7500 * time.Millisecond, 7500 * time.Millisecond},
+		{"half of the trust, if the store promised little", margin, 0, 5 * time.Second, 2 * time.Second, 2 * time.Second},
+		{"at once after a slow answer, and renewals not in a tight loop", margin, 12 * time.Second, ttl, 12 * time.Second, 12150 * time.Millisecond},
 	} {
-		g, first := term.Granted(ttl, c.margin, at(0), at(c.took), c.left, c.session)
+		g, first := term.Granted(ttl, c.margin, at(0), at(c.took), c.left)
 		assert.Equal(t, at(c.first), first, c.what)
 		assert.Equal(t, at(c.renewals), g.Renewed(at(0), at(c.took), c.left), c.what)
 	}
@@ -124,7 +115,7 @@ func TestRetryPause(t *testing.T) {
 		g := granted(ttl)
 		assert.Equal(t, want, g.RetryPause(at(time.Minute), at(time.Minute+left)), "%v left", left)
 	}
-	long, _ := term.Granted(time.Hour, margin, at(0), at(0), time.Hour, false)
+	long, _ := term.Granted(time.Hour, margin, at(0), at(0), time.Hour)
 	assert.Equal(t, 5*time.Second, long.RetryPause(at(0), at(time.Hour)))
 }
 

@@ -36,8 +36,6 @@ type Store struct {
 	undone  undone
 	limits  map[string]int // that were set
 
-	sessions map[string]*session
-
 	// token is the last token. One counter serves all keys: a counter in the record
 	// would start again after a release had removed the record.
 	token int64
@@ -124,7 +122,6 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 			answers[i].Err = err
 			continue
 		}
-		s.enter(h, r, now)
 		h.expireAt = later(h.expireAt, now.Add(r.TTL))
 		answers[i].Left, answers[i].Line = r.TTL, rec.places()
 	}
@@ -144,7 +141,7 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			continue
 		}
 		if e.Keep > 0 && h.since.Add(e.Keep).After(s.clock()) {
-			h.released, h.expireAt, h.session = true, h.since.Add(e.Keep), nil
+			h.released, h.expireAt = true, h.since.Add(e.Keep)
 		} else {
 			s.drop(e.Key, rec, e.ID)
 		}
@@ -237,9 +234,6 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		return err
 	}
 	h.broken, h.reason = true, reason
-	if h.session != nil {
-		h.session.broke(r.ID, reason)
-	}
 	if now {
 		s.drop(r.Key, rec, r.ID)
 	}

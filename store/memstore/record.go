@@ -26,8 +26,6 @@ type holder struct {
 	id, owner, note string
 	since, expireAt time.Time
 
-	session *session // the session that it is under, or nil
-
 	lingers  string
 	yields   string
 	weight   int  // 0 stands for 1
@@ -36,23 +34,7 @@ type holder struct {
 	reason   string
 }
 
-// end returns when the holder is over: the later of its own end and its session's.
-func (h *holder) end() time.Time {
-	if h.session == nil || h.session.over {
-		return h.expireAt
-	}
-	return later(h.expireAt, h.session.expireAt)
-}
-
-func (h *holder) live(now time.Time) bool { return h.end().After(now) }
-
-// sessionID is the ID of the holder's session, or empty.
-func (h *holder) sessionID() string {
-	if h.session == nil {
-		return ""
-	}
-	return h.session.id
-}
+func (h *holder) live(now time.Time) bool { return h.expireAt.After(now) }
 
 // live counts the holders that have not expired, and of permits how many they have.
 func (r *record) live(now time.Time) (n int) {
@@ -131,7 +113,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Released: h.released, Session: h.sessionID(), Lingers: h.lingers, Yields: h.yields, Weight: h.weight,
+			Since: h.since, ExpireAt: h.expireAt, Broken: h.reason, Released: h.released, Lingers: h.lingers, Yields: h.yields, Weight: h.weight,
 		}
 	}
 	if len(s.Holders) > 1 {

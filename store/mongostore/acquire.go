@@ -16,7 +16,6 @@ import (
 type claim struct {
 	*mongolease.Claim
 	stands bool // the line was joined, or the place in it refreshed; once is enough
-	pruned bool // it has tried to remove old sessions from the document; once is enough
 }
 
 // Acquire claims a key with one upsert, which inserts the document. If the key has a document
@@ -139,7 +138,7 @@ func (s *Store) insert(ctx context.Context, c *claim, update mongobase.Change, t
 func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
 	still, out := lock.Offered(c.Place, c.Pass)
 	t := s.tenure(c)
-	update := c.document(t).Set(fieldRev, t.Rev).Join(out.Unset(fieldSession, fieldSessions))
+	update := c.document(t).Set(fieldRev, t.Rev).Join(out)
 	filter := append(ours(c.Key, unheld), still...)
 	image, err := s.write(ctx, mongolease.Offer, c, filter, update, withoutWaits)
 	return image, t, err
@@ -147,19 +146,16 @@ func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenu
 
 // takeOver takes over a key whose holders are over. Its filter names the revision that was seen
 // and the beat of each holder that it drops. A renewal does not change rev, so the filter must
-// not match a holder that was renewed since, left, or came under a session. Nor does a waiter
-// change it: the filter names those in line before the claim.
+// not match a holder that was renewed since, or left. Nor does a waiter change it: the filter names
+// those in line before the claim.
 func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bson.E, out mongobase.Change) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
 	for _, h := range seen.Holders {
 		named = append(named, holder(h.ID).Still(h))
 	}
-	named = append(append(named, seen.under()...), still...)
+	named = append(named, still...)
 	t := s.tenure(c)
 	update := c.document(t).Set(fieldRev, t.Rev).Join(out)
-	if seen.session != "" {
-		update = update.Unset(fieldSession)
-	}
 	image, err := s.write(ctx, mongolease.TakeOver, c, ours(c.Key, named...), update, mongobase.After)
 	return image, t, err
 }

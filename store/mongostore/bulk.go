@@ -33,7 +33,7 @@ func (s *Store) releaseMany(ctx context.Context, batch []store.Ending) []store.E
 // waits. The others stay, as after a single leave.
 func (s *Store) lastMany(b *mongolease.Bulk[record, int64], which []int) {
 	images, err := b.Find(which)
-	var empty, awaited []mongo.WriteModel
+	var empty []mongo.WriteModel
 	seen := map[string]bool{}
 	for _, i := range which {
 		image := images[i].Record
@@ -49,14 +49,9 @@ func (s *Store) lastMany(b *mongolease.Bulk[record, int64], which []int) {
 		if !images[i].Found() || seen[image.key] || image.Foreign() != nil || len(image.Holders) > 0 {
 			continue
 		}
-		seen[image.key] = true
-		switch {
-		case len(image.Line) == 0:
+		if seen[image.key] = true; len(image.Line) == 0 {
 			empty = append(empty, s.steps.Deletion(mongolease.Last, ours(image.key, unheld, unawaited)))
-		case !image.expireAt.Before(far):
-			awaited = append(awaited, s.steps.Model(mongolease.Last, ours(image.key, unheld), bson.D{s.awaited(), stampAt}))
 		}
 	}
 	_, _, _ = s.base.Bulk(b.Ctx, b.Coll, empty) // a document that stays because this fails blocks no claim
-	_, _, _ = s.base.Bulk(b.Ctx, b.Coll, awaited)
 }

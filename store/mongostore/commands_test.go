@@ -66,7 +66,7 @@ func sentRefresh(place string) string {
 // sentOffer takes a key that is offered.
 func sentOffer(id, place string) string {
 	return "findAndModify fields: {waits: 0} new: true query: {_id: k, mongolock: 1, holders: {}, line.0: " + place + "} " +
-		sentServed(id, "session: , sessions: ", place) + " " + sentDurably
+		sentServed(id, "", place) + " " + sentDurably
 }
 
 // sentServed makes a claim the only holder, and takes places out of the line.
@@ -82,7 +82,7 @@ func sentServed(id, unset string, places ...string) string {
 }
 
 func sentDropping(id string) string {
-	return "update: {$unset: {holders." + id + ": , session: }, $inc: {rev: 1}, $set: {expireAt: DATE}, $currentDate: {at: true}}"
+	return "update: {$unset: {holders." + id + ": }, $inc: {rev: 1}, $set: {expireAt: DATE}, $currentDate: {at: true}}"
 }
 
 // sentLeaveOfOne releases a key that others wait for.
@@ -224,7 +224,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	require.NoError(t, err)
 	f.expect("the undo of a hand-over", []string{kept.ID, third.ID},
 		sentUndo("$and: [{$or: [{holders.ID: {$exists: true}}, {holders.ID2: {$exists: true}}]}], mode: exclusive")+
-			"update: {$unset: {holders.ID: , session: , holders.ID2: }, $inc: {rev: 1}, $set: {expireAt: DATE}, $currentDate: {at: true}} "+sentDurably)
+			"update: {$unset: {holders.ID: , holders.ID2: }, $inc: {rev: 1}, $set: {expireAt: DATE}, $currentDate: {at: true}} "+sentDurably)
 
 	_, err = f.store.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
@@ -286,7 +286,7 @@ func TestEachStepOfALineSendsWhatTheProtocolSays(t *testing.T) {
 	five.InLine, five.Pass = true, three.Place
 	f.acquire(f.store, five)
 	f.expect("one that passes another", []string{five.ID, string(three.Place), string(five.Place)}, sentRefresh("ID3"),
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, session: {$exists: false}, line.0: ID2, line.1: ID3} "+sentServed("ID", "", "ID2", "ID3")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, line.0: ID2, line.1: ID3} "+sentServed("ID", "", "ID2", "ID3")+" "+sentDurably)
 	f.release(five.Ref)
 	f.tap.Take()
 
@@ -335,7 +335,7 @@ func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	f.tap.Take()
 	f.acquire(f.store, mine)
 	f.expect("a takeover", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind, sentHello,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}, line.0: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, line.0: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
 	r := f.document("k")
 	require.Len(t, r.Holders, 1, "the document")
 	assert.Equal(t, mine.ID, r.Holders[0].ID, "the document has %+v", r.Holders)
@@ -353,7 +353,7 @@ func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 	f.acquire(f.store, mine)
 	names := []string{mine.ID, dead.ID, string(mine.Place)}
 	f.expect("the takeover", names, sentWait("ID3"),
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}, line.0: ID3} "+sentServed("ID", "", "ID3")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, line.0: ID3} "+sentServed("ID", "", "ID3")+" "+sentDurably)
 	f.release(mine.Ref)
 	f.tap.Take()
 	f.acquire(f.store, next)

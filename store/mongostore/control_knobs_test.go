@@ -69,9 +69,6 @@ func TestControlEachRaceOfTheLineIsLostWithoutItsSafety(t *testing.T) {
 	}
 	for _, race := range lineRaces {
 		t.Run(race.name, func(t *testing.T) {
-			if race.safety == "ReleaseKeepsRev" {
-				needTogether(t)
-			}
 			f, line := newFixtureOnLine(t)
 			faulty(t, switches[race.safety])
 			wrong := race.run(f, line)
@@ -110,7 +107,7 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 	switches := map[string]*bool{
 		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "GrantOutOfTurn": &knob.GrantOutOfTurn,
 		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "LastDeletesHeld": &knob.LastDeletesHeld, "UndoDeletes": &knob.UndoDeletes,
-		"PruneBlindly": &knob.PruneBlindly, "LimitIgnored": &knob.LimitIgnored, "LimitNotTold": &knob.LimitNotTold,
+		"LimitIgnored": &knob.LimitIgnored, "LimitNotTold": &knob.LimitNotTold,
 	}
 	for _, race := range shareRaces {
 		t.Run(race.name, func(t *testing.T) {
@@ -121,38 +118,4 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 			t.Log("noticed:", wrong)
 		})
 	}
-}
-
-func TestControlASweepByIDAloneRemovesALiveHolder(t *testing.T) {
-	faulty(t, &knob.SweepByID)
-	assert.False(t, renewedSinceTheSweepsLook(t), "spared all the same: the beat is not what protects")
-}
-
-func TestControlAMarkByOneNodeIsSeen(t *testing.T) {
-	faulty(t, &knob.MarkUnvoted)
-	assert.Equal(t, []string{"{w: 1}"}, concernsOfMarks(t))
-}
-
-func TestControlAReleaseByOneNodeIsSeen(t *testing.T) {
-	faulty(t, &knob.ReleaseUnvoted)
-	for release, concern := range concernsOfReleases(t) {
-		assert.Equal(t, "{w: 1}", concern, release)
-	}
-}
-
-func TestControlATakeoverThatNamesNoSessionTakesALiveHolder(t *testing.T) {
-	faulty(t, &knob.UnderUnseen)
-	assert.False(t, enteredSinceTheLook(t), "spared all the same: naming the session is not what protects")
-	assert.False(t, enteredSinceTheSweepsLook(t), "spared all the same: naming the session is not what protects")
-}
-
-func TestControlALateRenewalPutsAHolderUnderAnOldSession(t *testing.T) {
-	faulty(t, &knob.TogetherAfterAlone)
-	trusted, shown := lateAfterTogether(t)
-	assert.NotEqual(t, trusted, shown, "it missed all the same: that one goes alone is not what protects")
-}
-
-func TestControlALateEntrancePutsAHolderUnderASessionThatItLeft(t *testing.T) {
-	faulty(t, &knob.AloneKeepsRev)
-	assert.NotEmpty(t, lateAfterLeaving(t), "it missed all the same: the revision is not what protects")
 }

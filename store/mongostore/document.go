@@ -51,8 +51,6 @@ type record struct {
 	limit    int
 	rev      int64
 	expireAt time.Time
-	sessions []string // the sessions that its holders are or were under, if they share it
-	session  string   // the session that its holder is under, if it is exclusive
 
 	set      int // how many permits the key has, as another document says; 0: none does
 	knowsSet bool
@@ -90,10 +88,6 @@ func readRecord(raw bson.Raw) record {
 			line = v
 		case mongolease.FieldWaits:
 			waits = v
-		case fieldSession:
-			r.session, _ = v.StringValueOK()
-		case fieldSessions:
-			r.sessions = readSessions(v)
 		case fieldStamp:
 			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
 		}
@@ -115,11 +109,6 @@ func readRecord(raw bson.Raw) record {
 	var hasLine bool
 	if r.Line, hasLine = mongolease.ReadLine(line, waits); !hasLine {
 		return r.malformed(raw, fieldLine)
-	}
-	if r.mode == store.Exclusive {
-		for i := range r.Holders {
-			r.Holders[i].Session = r.session
-		}
 	}
 	return r
 }

@@ -37,13 +37,12 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 }
 
 // dropping returns the update that takes a holder out of a document that stays. The revision
-// moves with an exclusive holder: commands that name nothing else would put it back, as a late
-// hand-over would, or a late entrance into its session. Sharers keep the revision, because a
-// holder that left invalidates no join.
+// moves with an exclusive holder: a late hand-over, which names nothing else, would put it back.
+// Sharers keep the revision, because a holder that left invalidates no join.
 func (s *Store) dropping(r store.Ref) bson.D {
 	u := mongobase.Change{}.Unset(fieldHolders + "." + r.ID)
 	if r.Mode == store.Exclusive {
-		u = append(u.Unset(fieldSession), moveRev)
+		u = append(u, moveRev)
 		if _, known := s.base.Known(); known { // otherwise the end stays as it is
 			u = append(u, s.awaited())
 		}
@@ -52,7 +51,7 @@ func (s *Store) dropping(r store.Ref) bson.D {
 }
 
 // awaited gives a document without holders an end for the sake of its line, by which the TTL
-// index goes. A session may have put it far away.
+// index goes.
 func (s *Store) awaited() bson.E {
 	_, until := s.base.Now().Expiry(store.PlaceFor)
 	return bson.E{Key: "$set", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(until)}}}
@@ -68,22 +67,13 @@ func (s *Store) drop(ctx context.Context, what mongolease.Step, r store.Ref, fil
 }
 
 // last deletes a document that nobody holds and nobody waits for. If a place is in its line, the
-// document stays for that: with an end that lets the TTL index remove it, if nobody comes.
+// document stays for that.
 //
-// Neither command does harm if it comes late or twice. If they fail, the holder has left all the
+// The command does no harm if it comes late or twice. If it fails, the holder has left all the
 // same: an empty document blocks no claim, and the next one takes it over.
 func (s *Store) last(ctx context.Context, key string, seen record, coll *mongo.Collection) {
-	if seen.Foreign() != nil || len(seen.Holders) > 0 {
-		return
-	}
-	if len(seen.Line) == 0 {
-		gone, err := s.remove(ctx, mongolease.Last, coll, ours(key, unheld, unawaited))
-		if err != nil || gone.Found() {
-			return
-		}
-	}
-	if !seen.expireAt.Before(far) {
-		_, _ = s.steps.Send(ctx, mongolease.Last, coll, ours(key, unheld), bson.D{s.awaited(), stampAt}, mongobase.After)
+	if seen.Foreign() == nil && len(seen.Holders) == 0 && len(seen.Line) == 0 {
+		_, _ = s.remove(ctx, mongolease.Last, coll, ours(key, unheld, unawaited))
 	}
 }
 

@@ -19,7 +19,10 @@ import (
 // How many permits a key has, if that was set, stands in a document of its own, so that no
 // release, takeover or sweep of the key can lose it (docs/internals/design.md §4.12). It has no end
 // for the TTL index to heed, until the number is taken back.
-const kindLimit = "limit"
+const (
+	fieldWhat = "kind"
+	kindLimit = "limit"
+)
 
 func limitName(key string) bson.E {
 	return bson.E{Key: "_id", Value: bson.D{{Key: fieldLimit, Value: key}}}

@@ -32,8 +32,6 @@ type Store struct {
 
 	steps mongolease.Steps[record, int64] // remembers the revision of each exclusive grant
 	joins joinGates
-
-	sessions sessions
 }
 
 // An Option changes a Store. New checks all of them together.
@@ -107,9 +105,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 		}
 		return rev
 	}
-	s.steps.Sessions, s.steps.Enter, s.steps.KeptBy = &s.sessions, enter, keptBy
 	s.steps.Beside = layout{}.Beside
-	s.sessions.steps.Base, s.sessions.steps.Shape, s.sessions.steps.Feed = s.base, sessionLayout{&s.sessions}, s
 	s.base.LogTo(conf.logger)
 	return s
 }

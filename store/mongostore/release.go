@@ -12,6 +12,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
+// Renew gives holders a new end.
+func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return s.steps.Renew(ctx, batch)
+}
+
 // Release releases one holder with one command in most cases, and many as a bulk.
 func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
 	if len(batch) != 1 {
@@ -61,15 +66,11 @@ func (s *Store) laterRelease(r store.Ref, t mongolease.Tenure) (conditions []bso
 	} else { // others may hold the key too, and for longer
 		update = bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, stampAt}
 	}
-	if s.sessions.used.Load() {
-		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: keptBy(r), Value: ""}}})
-	}
 	return held(r), update
 }
 
 // Break marks a holder, which learns of it at its next renewal, and with now removes the
-// holder. Both outlast a failover: an operator must not find a break undone. The mark is also written
-// into the session that the holder is under, whose next renewal reads it.
+// holder. Both outlast a failover: an operator must not find a break undone.
 func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if err := knownMode(r.Mode); err != nil {
 		return err
@@ -79,16 +80,10 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		if now {
 			return s.releaseNow(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), false, s.base.Durable)
 		}
-		image, err := s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
+		return s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
 			moveRev,
 			stampAt,
 		}, mongobase.After)
-		if h, _ := image.Record.Holder(r.ID); err == nil && h.Session != "" {
-			_, err = s.base.Modify(ctx, s.base.Durable, ourSession(h.Session), bson.D{
-				{Key: "$set", Value: bson.D{{Key: fieldReasons + "." + r.ID, Value: reason}}}, stampAt,
-			}, mongobase.After)
-		}
-		return image, err
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
@@ -16,7 +15,7 @@ func TestControlADateJudgedByAnotherShardsClockEndsALiveLease(t *testing.T) {
 	t.Cleanup(func() { knob.ShardsOfOneClock = false })
 	stolen := 0
 	farApart(t, func(w shardedWorld) {
-		all, _ := w.holds(oneWay, mongolock.WithSession())
+		all, _ := w.holds(oneWay)
 		if key := w.stolen(all); key != "" {
 			stolen++
 			t.Log("taken:", key)

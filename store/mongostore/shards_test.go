@@ -23,8 +23,8 @@ const shardTTL = 10 * time.Second
 
 var oneWay, theOther = []string{"k", "near"}, []string{"near", "k"}
 
-// A shardedWorld is two shards behind routers: sessions are on the first, and keys on the
-// second, but for those that begin with "near".
+// A shardedWorld is two shards behind routers: keys that begin with "near" are on the first, and
+// others on the second.
 type shardedWorld struct {
 	*docset.Set
 	t *testing.T
@@ -35,7 +35,7 @@ func farApart(t *testing.T, test func(w shardedWorld)) {
 	for _, ahead := range [][]time.Duration{{time.Hour, 0}, {0, time.Hour}} {
 		synctest.Test(t, func(t *testing.T) {
 			place := func(id string) int {
-				if strings.Contains(id, "session") || strings.HasPrefix(id, "near") {
+				if strings.HasPrefix(id, "near") {
 					return 0
 				}
 				return 1
@@ -122,23 +122,19 @@ func (w shardedWorld) stolen(all map[string]*mongolock.Lease) string {
 }
 
 func TestNoLeaseIsTakenOverByTheClockOfAnotherShard(t *testing.T) {
-	farApart(t, func(w shardedWorld) {
-		all, _ := w.holds(oneWay, mongolock.WithSession())
-		assert.Empty(t, w.stolen(all), "under a session")
-	})
 	for _, names := range [][]string{oneWay, theOther} { // the first of a bulk is of either shard
 		farApart(t, func(w shardedWorld) {
 			all, _ := w.holds(names)
-			assert.Empty(t, w.stolen(all), "each with a renewal of its own")
+			assert.Empty(t, w.stolen(all))
 		})
 	}
 }
 
-// A process under a session dies. Its keys go to a waiter that has seen it unchanged for its
+// A process dies. Its keys go to a waiter that has seen it unchanged for its
 // TTL, whatever the shards' clocks show, and not before its leases were over.
 func TestAKeyOfADeadProcessIsTakenOverAcrossShards(t *testing.T) {
 	farApart(t, func(w shardedWorld) {
-		all, die := w.holds(oneWay, mongolock.WithSession())
+		all, die := w.holds(oneWay)
 		rival, _ := w.process()
 		granted := make(chan time.Time, len(all))
 		for _, key := range []string{"k", "near"} {
@@ -198,7 +194,7 @@ func TestATicketIsRefusedAfterItsTimeBehindARouter(t *testing.T) {
 // wrote the end.
 func TestAProcessThatAsksOnceTakesOverByTheMinuteRuleAcrossShards(t *testing.T) {
 	farApart(t, func(w shardedWorld) {
-		all, die := w.holds(oneWay, mongolock.WithSession())
+		all, die := w.holds(oneWay)
 		time.Sleep(time.Minute) // virtual: six TTLs
 		die()
 		died := time.Now()

@@ -209,15 +209,7 @@ func (s *Store) joining(c *claim, seen record, left store.Status, over map[strin
 		}
 	}
 	if len(left.Holders) == 0 && !offered {
-		filter = append(filter, seen.under()...)
-		update = c.document(t).Set(fieldRev, t.Rev)
-		if seen.session != "" {
-			update = update.Unset(fieldSession)
-		}
-		if len(seen.sessions) > 0 {
-			update = update.Unset(fieldSessions)
-		}
-		return filter, update.Join(out)
+		return filter, c.document(t).Set(fieldRev, t.Rev).Join(out)
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
 	if offered { // the mode may have been another since it was seen
@@ -228,9 +220,5 @@ func (s *Store) joining(c *claim, seen record, left store.Status, over map[strin
 		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
 		stampAt,
 	}
-	update = update.Unset(dropped...).Join(out)
-	if offered {
-		return filter, update
-	}
-	return c.prune(seen, over, filter, update)
+	return filter, update.Unset(dropped...).Join(out)
 }

@@ -2,10 +2,8 @@ package mongostore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -278,30 +276,6 @@ var shareRaces = []struct {
 		},
 	},
 	{
-		"a join keeps the session that a holder just came under", "PruneBlindly",
-		func(f *fixture, line *testserver.Line) string {
-			stays := sharedClaim("k", time.Minute)
-			other := f.another()
-			f.acquire(other, stays)
-			var last store.Session
-			for range oldSessions + 1 {
-				last = beginSession(f, other, time.Minute)
-				passing := sharedClaim("k", time.Minute)
-				f.acquire(other, passing)
-				other.Renew(f.ctx(), []store.Renewal{{Ref: passing.Ref, TTL: time.Minute, Session: last.ID}})
-				_ = released(f.ctx(), other, passing.Ref, 0)
-			}
-			did := meanwhile(line, isJoin, func() {
-				other.Renew(f.ctx(), []store.Renewal{{Ref: stays.Ref, TTL: time.Minute, Session: last.ID}})
-			})
-			f.acquire(f.store, sharedClaim("k", time.Minute))
-			if !did() || !slices.Contains(f.document("k").sessions, last.ID) {
-				return "no sweep of that session would find its holder"
-			}
-			return ""
-		},
-	},
-	{
 		"a join changes rev", "JoinKeepsRev",
 		func(f *fixture, line *testserver.Line) string {
 			other := f.another()
@@ -506,27 +480,6 @@ func TestAPlaceThatIsTakenJustBeforeTheDeleteIsKept(t *testing.T) {
 			f.acquire(other, c)
 		})
 	}
-}
-
-// An update that has an operator twice is read as MongoDB does, or with the last of the two alone.
-func TestAJoinThatRemovesOldSessionsTakesItsPlaceOutOfTheLine(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	stays, leaves := permitClaim("k", 2, time.Minute), permitClaim("k", 2, time.Minute)
-	f.acquire(f.store, stays)
-	f.acquire(f.store, leaves)
-	waiting := f.waits(f.store, permitClaim("k", 2, time.Minute))
-	old := bson.A{}
-	for range oldSessions + 1 {
-		old = append(old, rand.Text())
-	}
-	_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{{Key: "$set", Value: bson.D{{Key: fieldSessions, Value: old}}}})
-	require.NoError(t, err)
-	f.release(leaves.Ref)
-	f.acquire(f.store, anew(waiting))
-	r := f.document("k")
-	assert.Empty(t, r.sessions, "the test shows nothing")
-	assert.Empty(t, r.Line)
 }
 
 func TestAFullDocumentTakesNoFurtherHolder(t *testing.T) {

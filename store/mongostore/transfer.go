@@ -23,9 +23,6 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		return s.steps.Transfer(ctx, from, begun, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 			t := s.tenure(claim)
 			update := claim.document(t).Set(fieldRev, t.Rev)
-			if s.sessions.used.Load() {
-				update = update.Unset(fieldSession)
-			}
 			if to.Place != "" { // the line stays as it is otherwise
 				update = update.Join(lock.Without(to.Place))
 			}
@@ -43,9 +40,6 @@ func (s *Store) place(from store.Ref) bson.D {
 	l, ok := s.steps.Memory.Of(from.ID)
 	if !ok || l.Own == 0 || l.Until <= s.base.Clock.Now() {
 		alive := holder(from.ID).Alive(s.base.Bearing())
-		if s.sessions.used.Load() {
-			alive = holder(from.ID).Kept(s.base.Bearing(), keptBy(from))
-		}
 		return append(ours(from.Key, exclusively, exists(fieldHolders+"."+from.ID)), alive...)
 	}
 	return ours(from.Key, bson.E{Key: fieldRev, Value: l.Own})

@@ -11,7 +11,7 @@ import (
 // An Op names a kind of call.
 type Op string
 
-// The operations of a Store, of a LimitSetter, of Sessions and of a Feed.
+// The operations of a Store, of a LimitSetter and of a Feed.
 const (
 	OpAcquire  Op = "acquire"
 	OpRenew    Op = "renew"
@@ -21,11 +21,6 @@ const (
 	OpUndo     Op = "undo"
 	OpBreak    Op = "break"
 	OpSetLimit Op = "set limit"
-
-	OpBeginSession Op = "begin session"
-	OpRenewSession Op = "renew session"
-	OpEndSession   Op = "end session"
-	OpSweep        Op = "sweep"
 
 	OpLook   Op = "look"
 	OpList   Op = "list"
@@ -44,7 +39,7 @@ const (
 //	up := f.Down()                                      // everything, the feed too
 //
 // It is a Feed and a LimitSetter whatever it wraps. Over a store that is not, their calls answer
-// errors.ErrUnsupported. It has Sessions if what it wraps has them (store.SessionsOf).
+// errors.ErrUnsupported.
 type Faulty struct {
 	store.Store // the real store; calls on it directly meet no fault
 
@@ -75,13 +70,8 @@ func NewFaulty(s store.Store) *Faulty {
 	}
 }
 
-// Unwrap returns the real store, whose Sessions meet faults too.
-func (f *Faulty) Unwrap() store.Store {
-	if sessions := store.SessionsOf(f.Store); sessions != nil {
-		return &faultySessions{f.Store, f, sessions}
-	}
-	return f.Store
-}
+// Unwrap returns the real store.
+func (f *Faulty) Unwrap() store.Store { return f.Store }
 
 // Next injects a fault into the next n calls of these operations, or of any operation
 // if none is named. Earlier calls of Next are used up first.

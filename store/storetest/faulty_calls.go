@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
@@ -166,52 +165,6 @@ func (f *Faulty) SetLimit(ctx context.Context, key string, n int) (store.Status,
 		return store.Status{}, err
 	}
 	return s, nil
-}
-
-// faultySessions are the Sessions of a Faulty, which stand apart: not every store has them.
-type faultySessions struct {
-	store.Store
-	f    *Faulty
-	real store.Sessions
-}
-
-func (s *faultySessions) Unwrap() store.Store { return s.Store }
-
-func (s *faultySessions) BeginSession(ctx context.Context, of store.Session) (time.Duration, error) {
-	var left time.Duration
-	if err := s.f.do(ctx, OpBeginSession, nil, func(ctx context.Context) (err error) {
-		left, err = s.real.BeginSession(ctx, of)
-		return err
-	}); err != nil {
-		return 0, err
-	}
-	return left, nil
-}
-
-func (s *faultySessions) RenewSession(ctx context.Context, of store.Session) (store.SessionRenewed, error) {
-	var r store.SessionRenewed
-	if err := s.f.do(ctx, OpRenewSession, nil, func(ctx context.Context) (err error) {
-		r, err = s.real.RenewSession(ctx, of)
-		return err
-	}); err != nil {
-		return store.SessionRenewed{}, err
-	}
-	return r, nil
-}
-
-func (s *faultySessions) EndSession(ctx context.Context, id string) error {
-	return s.f.do(ctx, OpEndSession, nil, func(ctx context.Context) error { return s.real.EndSession(ctx, id) })
-}
-
-func (s *faultySessions) Sweep(ctx context.Context) ([]string, error) {
-	var freed []string
-	if err := s.f.do(ctx, OpSweep, nil, func(ctx context.Context) (err error) {
-		freed, err = s.real.Sweep(ctx)
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	return freed, nil
 }
 
 // Notify passes the call on, or does what a Fault says.

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"sync"
 	"testing"
@@ -212,12 +211,7 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 		_, undo := f.Undo(ctx, c.Ref, nil)
 		_, look := f.Look(ctx, []string{"k"})
 		_, limit := f.SetLimit(ctx, "k", 1)
-		sessions := store.SessionsOf(f)
-		_, begin := sessions.BeginSession(ctx, store.Session{ID: rand.Text(), TTL: time.Minute})
-		_, keep := sessions.RenewSession(ctx, store.Session{ID: "none", TTL: time.Minute})
-		_, sweep := sessions.Sweep(ctx)
 		errs := map[Op]error{
-			OpBeginSession: begin, OpRenewSession: keep, OpEndSession: sessions.EndSession(ctx, "none"), OpSweep: sweep,
 			OpAcquire: acquire, OpRenew: renew[0].Err, OpTransfer: transfer, OpRelease: release[0].Err, OpLeave: leave,
 			OpUndo: undo, OpBreak: f.Break(ctx, c.Ref, "why", true), OpLook: look,
 			OpNotify: f.Notify(ctx, store.Notice{}), OpSetLimit: limit,
@@ -239,7 +233,7 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 	for op, err := range calls() {
 		assert.NotErrorIs(t, err, ErrFault, "%s after that", op)
 	}
-	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpLeave, OpTransfer, OpUndo, OpBreak, OpLook, OpNotify, OpWatch, OpBeginSession, OpRenewSession, OpEndSession, OpSweep} {
+	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpLeave, OpTransfer, OpUndo, OpBreak, OpLook, OpNotify, OpWatch} {
 		assert.Equal(t, 2, f.Calls(op), "calls of %s", op)
 	}
 }
@@ -271,7 +265,6 @@ func TestAFaultyIsTheFeedOfTheStoreItWraps(t *testing.T) {
 	assert.Same(t, with, store.FeedOf(with), "the feed is found past the faults")
 	mem, isThere := store.As[*memstore.Store](with)
 	assert.True(t, isThere && mem == with.Store, "the store is found past the faults")
-	assert.Nil(t, store.SessionsOf(without), "a store without sessions")
 	for _, err := range without.Watch(within(t, time.Second), store.Audience{}) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported, "watching a store without a feed")
 	}

@@ -83,8 +83,8 @@ type Ager interface {
 
 // Run proves that a store keeps the contract of package store, with one subtest for
 // each claim. The store that newStore returns, or a store that it wraps (by a method
-// Unwrap() store.Store), may also be a store.Feed, a store.Sessions,
-// a store.LimitSetter, a Purger and a Stranger; only then the claims about these are made.
+// Unwrap() store.Store), may also be a store.Feed, a store.LimitSetter,
+// a Purger and a Stranger; only then the claims about these are made.
 //
 // Each claim asks newStore for a store, inside the bubble if there is one. All of them
 // may be the same store, because keys are unique. One more store is made first, to
@@ -137,9 +137,6 @@ func claimsOn(s store.Store) []claim {
 	}
 	if store.FeedOf(s) != nil {
 		all = append(all, feedClaims...)
-	}
-	if _, ok := store.As[store.Sessions](s); ok {
-		all = append(all, sessionClaims...)
 	}
 	return all
 }

@@ -21,7 +21,6 @@ type Mark struct {
 	Epoch    bson.ObjectID // the election under which it was written, as its writer knew it
 	TTL      time.Duration
 	ExpireAt time.Time // by the clock of the primary that applied the write, or later
-	Session  string    // the session that it is under, or empty: it is over only if the session is, too
 	Released bool      // under MinHold: nobody trusts it any more
 }
 

@@ -37,11 +37,7 @@ func (s *Steps[R, X]) Contest(ctx context.Context, c *Claim, image Image[R]) (st
 }
 
 func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
-	over, err := s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen(), s.DrawnFor(c.Ref, image))
-	if err != nil || s.Sessions == nil {
-		return over, err
-	}
-	return s.judgeSessions(ctx, image.Record, over)
+	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen(), s.DrawnFor(c.Ref, image))
 }
 
 // Remaining is Status without the holders that are over.
@@ -64,7 +60,6 @@ func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 	}
 	for i, h := range status.Holders {
 		status.Holders[i].KnownBy = s.Base.KnownBy(key, marks[h.ID], status.Now)
-		s.prolong(&status.Holders[i], status.Now)
 	}
 	return status
 }
@@ -88,7 +83,6 @@ func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, seen R) error {
 		var nothing R
 		seen = nothing
 	}
-	s.learn(ctx, seen)
 	refusal := &store.HeldError{Status: s.Status(c.Key, seen)}
 	if stands && !landed {
 		refusal.Place = c.Place

@@ -20,7 +20,6 @@ const (
 	FieldEpoch    = "epoch"
 	FieldBroken   = "broken"
 	FieldReleased = "released"
-	FieldSession  = "session"
 	FieldLingers  = "lingers"
 	FieldYields   = "yields"
 	FieldWeight   = "weight" // of permits, if it is not 1
@@ -73,18 +72,6 @@ func (f Fields) Before(beat int64) bson.E {
 // Still is the condition that the holder is there and was not written since it was seen.
 func (f Fields) Still(h Holder) bson.E {
 	return bson.E{Key: f.Path(FieldBeat), Value: h.Beat}
-}
-
-// Kept is Alive for a holder that may be under a session, which the document names there: then
-// its own end does not decide.
-func (f Fields) Kept(by mongobase.Bearing, session string) []bson.E {
-	alive := f.Alive(by)
-	last := len(alive) - 1
-	if ends, ok := alive[last].Value.(bson.A); ok {
-		ends = append(ends, bson.D{Exists(session)})
-		alive[last].Value = ends
-	}
-	return alive
 }
 
 // Stamp returns what every write for a holder sets: its beat, and the epoch of its dates.
@@ -182,8 +169,6 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.IsBroken = true
 	case FieldReleased:
 		h.Released = true
-	case FieldSession:
-		h.Session, _ = v.StringValueOK()
 	case FieldLingers:
 		h.Lingers, _ = v.StringValueOK()
 	case FieldYields:

@@ -5,23 +5,17 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
-// learnAgain is how old the knowledge of sessions may be in a list that is read slowly.
-const learnAgain = time.Second
-
 // List yields the locks that find finds and whose keys begin with prefix, in the order of the
-// cursor. It leaves out documents without a key and documents of strangers. The sessions of a
-// batch of the cursor are read together. A key is remembered if a holder ran out and is not known
-// to be over: otherwise each list would begin anew to watch it.
+// cursor. It leaves out documents without a key and documents of strangers. A key is remembered if a
+// holder ran out and is not known to be over: otherwise each list would begin anew to watch it.
 func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
@@ -36,32 +30,18 @@ func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context
 			return
 		}
 		defer cursor.Close(ctx)
-		var keys []string
-		var batch []R
 		for cursor.Next(ctx) {
 			key, seen := read(cursor.Current)
-			if key != "" && seen.Foreign() == nil && strings.HasPrefix(key, prefix) {
-				keys, batch = append(keys, key), append(batch, seen)
-			}
-			if cursor.RemainingBatchLength() > 0 {
+			if key == "" || seen.Foreign() != nil || !strings.HasPrefix(key, prefix) {
 				continue
 			}
-			var learned mongoclock.Moment
-			for i, seen := range batch {
-				if now := s.Base.Clock.Now(); i == 0 || now.Sub(learned) > learnAgain {
-					s.learn(ctx, batch[i:]...)
-					learned = now
-				}
-				status := s.Status(keys[i], seen)
-				if slices.ContainsFunc(status.Holders, status.Confirming) {
-					s.Base.Saw(keys[i], seen.Marks(), s.Base.Clock.Now())
-				}
-				if !yield(status, nil) {
-					return
-				}
+			status := s.Status(key, seen)
+			if slices.ContainsFunc(status.Holders, status.Confirming) {
+				s.Base.Saw(key, seen.Marks(), s.Base.Clock.Now())
 			}
-			clear(batch)
-			keys, batch = keys[:0], batch[:0]
+			if !yield(status, nil) {
+				return
+			}
 		}
 		if err := cursor.Err(); err != nil {
 			yield(store.Status{}, mongoerr.NotApplied(err))

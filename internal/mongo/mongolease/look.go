@@ -28,15 +28,10 @@ func (s *Steps[R, X]) Look(ctx context.Context, keys []string) ([]store.Status, 
 		return nil, mongoerr.NotApplied(err)
 	}
 	at := s.Base.Clock.Now()
-	records := make([]R, len(images))
-	for i, image := range images {
-		records[i] = image.Record
-	}
-	s.learn(ctx, records...)
 	seen := make([]store.Status, len(keys))
 	var strangers []error
 	for i, key := range keys {
-		record := records[i]
+		record := images[i].Record
 		if foreign := record.Foreign(); foreign != nil {
 			strangers = append(strangers, fmt.Errorf("%q: %w", key, foreign))
 			var nothing R

@@ -25,8 +25,6 @@ type Memory[X any] struct {
 type Lease[X any] struct {
 	From  mongoclock.Moment // when the claim was sent
 	Until mongoclock.Moment // it may be trusted until then, and so is worth remembering
-	Kept  bool              // it may be under a session, which keeps it beyond Until
-	Named bool              // a renewal of its own put it under a session, or took it out, or may have
 	Own   X
 }
 

@@ -9,7 +9,6 @@ package mongolease
 
 import (
 	"context"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -42,11 +41,6 @@ const (
 	Undo     Step = "undo"
 	Break    Step = "break"
 	Limit    Step = "limit" // the number of permits was set
-
-	// The steps of a session.
-	Begin Step = "begin"
-	Mark  Step = "mark" // mark it dead
-	Sweep Step = "sweep"
 )
 
 // claims reports whether the command may make a claim the holder, or find that it is.
@@ -85,21 +79,6 @@ type Steps[R Record, X any] struct {
 	Feed   interface {
 		Notify(ctx context.Context, all ...store.Notice) error
 	}
-
-	// Sessions judges the sessions that holders are under. Enter adds to a renewal's update
-	// that the holder comes under a session, or leaves one. KeptBy returns the path of its
-	// session. Without sessions all three are nil.
-	Sessions interface {
-		// Over tells which sessions are over for good, by their IDs.
-		Over(ctx context.Context, ids []string) (map[string]bool, error)
-		// Ends tells when a session ends, and when that will be known for sure, by what was
-		// last seen. over is false for a session that was not seen, or is not over.
-		Ends(id string, now time.Time) (expireAt, knownBy time.Time, over bool)
-		// Learn reads those sessions of which nothing was seen lately.
-		Learn(ctx context.Context, ids []string)
-	}
-	Enter  func(r store.Renewal, update bson.D) bson.D
-	KeptBy func(r store.Ref) string
 
 	// Beside reports whether FindMany of the shape reads more than the document of r; nil: never.
 	Beside func(r store.Ref) bool

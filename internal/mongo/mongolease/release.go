@@ -17,18 +17,13 @@ import (
 const lossBorne = time.Minute
 
 // Gently returns the collection for a release under a MinHold of keep: with w: 1, or with majority
-// if losing the release would cost too much. A holder under a session that comes back stays for as
-// long as its process lives; one that MinHold keeps beyond its TTL would be gone too soon. A lease
-// that is not remembered may be such a holder.
+// if losing the release would cost too much. If it is rolled back, a holder that MinHold keeps beyond
+// its TTL is gone too soon. What a lease that is not remembered would cost is unknown.
 func (s *Steps[R, X]) Gently(id string, keep time.Duration) *mongo.Collection {
 	l, ok := s.Memory.Of(id)
 	now := s.Base.Clock.Now()
 	left := l.Until.Sub(now)
-	hurts := l.Kept || left > lossBorne || keep > 0 && l.From.Add(keep).Sub(now) > left
-	if !ok {
-		hurts = s.Sessions != nil || keep > 0
-	}
-	if hurts {
+	if !ok || left > lossBorne || keep > 0 && l.From.Add(keep).Sub(now) > left {
 		return s.Base.Voted
 	}
 	return s.Base.Soft

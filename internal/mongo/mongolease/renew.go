@@ -100,15 +100,8 @@ func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, u
 	}
 	t.Since = time.Time{}
 	holder := s.Shape.Fields(r.ID)
-	if r.Session != "" || r.Alone { // whatever its outcome
-		s.Memory.Change(r.ID, func(l *Lease[X]) { l.Kept, l.Named = true, true })
-	}
-	if r.Session == "" && !r.Alone {
-		filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
-		return filter, Extend(s.Lock, holder, t), t, err
-	}
-	filter, err = s.Where(r.Ref, s.Shape.Named(r.ID), holder.Kept(s.unlessTrusted(r.ID, t.By), s.KeptBy(r.Ref)), []bson.E{holder.Before(t.Beat)})
-	return filter, s.Enter(r, Extend(s.Lock, holder, t)), t, err
+	filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
+	return filter, Extend(s.Lock, holder, t), t, err
 }
 
 func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
@@ -164,7 +157,7 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 		}
 		models[i], terms[i], refs[i] = s.Model(Renew, filter, update), t, one.Ref
 	}
-	within, cancel := PartOf(ctx)
+	within, cancel := partOf(ctx)
 	drawn := s.Base.Clock.Now()
 	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
 	cancel()
@@ -216,9 +209,9 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 	return &by
 }
 
-// PartOf bounds a bulk to three fifths of the time that ctx has: the rest serves to find out
+// partOf bounds a bulk to three fifths of the time that ctx has: the rest serves to find out
 // about a bulk that is not answered.
-func PartOf(ctx context.Context) (context.Context, context.CancelFunc) {
+func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)

@@ -28,7 +28,7 @@ func (s *Steps[R, X]) lapsed(ctx context.Context, r store.Ref) error {
 		return mongoerr.NotApplied(err)
 	}
 	at, _ := image.Record.Drawn()
-	if h, holds := image.Record.Holder(r.ID); holds && h.Session == "" && !h.ExpireAt.After(at) {
+	if h, holds := image.Record.Holder(r.ID); holds && !h.ExpireAt.After(at) {
 		return store.ErrGone
 	}
 	return nil

@@ -20,8 +20,6 @@ import (
 
 var chaosFor = flag.Duration("chaos.for", 10*time.Second, "how long the nemesis works")
 
-var chaosSessions = flag.Bool("chaos.sessions", true, "two of three workers keep their leases by a session")
-
 func TestMain(m *testing.M) {
 	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work), pathRole: testchild.As(workOnPaths), pythonRole: testchild.As(becomePython)})
 }
@@ -32,7 +30,7 @@ const (
 )
 
 func defaultOrders() orders {
-	return orders{DB: "chaos", Users: 4, Keys: allKeys, TTL: chaosTTL, Margin: -1, Sessions: *chaosSessions}
+	return orders{DB: "chaos", Users: 4, Keys: allKeys, TTL: chaosTTL, Margin: -1}
 }
 
 func TestNoChaosBreaksAPromise(t *testing.T) {

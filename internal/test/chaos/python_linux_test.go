@@ -79,13 +79,13 @@ func (c *cluster) stall(ctx context.Context) {
 	c.signal(m, syscall.SIGCONT)
 }
 
-// watched returns a process that holds a key without a session while another one waits for it, and
+// watched returns a process that holds a key while another one waits for it, and
 // one of the two is in Python. It returns nil if there is none.
 func (c *cluster) watched(ctx context.Context) *member {
 	within, done := context.WithTimeout(ctx, time.Second)
 	defer done()
 	cursor, err := c.direct.Database(c.orders.DB).Collection(lockColl).Find(within, bson.D{
-		{Key: "line.0", Value: bson.D{{Key: "$exists", Value: true}}}, {Key: "session", Value: nil},
+		{Key: "line.0", Value: bson.D{{Key: "$exists", Value: true}}},
 	})
 	var all []struct {
 		Line    []string

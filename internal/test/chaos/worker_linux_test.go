@@ -23,17 +23,16 @@ import (
 
 // orders tell a worker process what to do.
 type orders struct {
-	URI      string
-	Via      map[string]string // the proxy of each member's address, in front of a set
-	DB       string
-	Log      string
-	Client   int
-	FirstOp  int // number of its first call
-	Users    int
-	Keys     []string
-	TTL      time.Duration
-	Margin   time.Duration // negative: the default
-	Sessions bool          // two of three workers keep their leases by a session
+	URI     string
+	Via     map[string]string // the proxy of each member's address, in front of a set
+	DB      string
+	Log     string
+	Client  int
+	FirstOp int // number of its first call
+	Users   int
+	Keys    []string
+	TTL     time.Duration
+	Margin  time.Duration // negative: the default
 
 	Server   string // what testserver.Start is asked for
 	Discover bool   // the URI is a set's, whose members the driver finds
@@ -97,9 +96,6 @@ func work(_ context.Context, o orders) error {
 		opts, forDocuments = append(opts, mongolock.WithMargin(o.Margin)), append(forDocuments, doclock.WithMargin(o.Margin))
 	}
 	locks := db.Collection(lockColl)
-	if o.Sessions && o.Client%3 > 0 {
-		opts = append(opts, mongolock.WithSession())
-	}
 	client, err := mongolock.New(locks, opts...)
 	if err != nil {
 		return err

@@ -95,37 +95,6 @@ var (
 	SaveSoftly bool
 	// UpdateRepeated lets the driver send again the claim of an Update, which one node alone acknowledges.
 	UpdateRepeated bool
-	// TakenUnmarked takes a key over whose session ran out without marking the session dead.
-	TakenUnmarked bool
-	// MarkUnvoted marks a session dead on one member, not on a majority.
-	MarkUnvoted bool
-	// SessionRevived renews a session that was marked dead, and goes on with one after its deadline.
-	SessionRevived bool
-	// SessionOverstayed trusts a session for its TTL longer than it may be trusted.
-	SessionOverstayed bool
-	// SessionReused begins a session under the ID of the one before.
-	SessionReused bool
-	// ReleaseUnvoted releases what a session keeps as if its end were near: by one node.
-	ReleaseUnvoted bool
-	// SweepByKey removes what a dead session left by its key, regardless of the holder.
-	SweepByKey bool
-	// SweepByID removes what a dead session left by its ID, although it was renewed since the
-	// sweep's look.
-	SweepByID bool
-	// PruneBlindly takes sessions out of a document without checking whether a holder came
-	// under them since the look.
-	PruneBlindly bool
-	// UnderUnseen takes a key over, and sweeps it, whatever session its holder has come under
-	// since the look.
-	UnderUnseen bool
-	// EnteredUnseen assumes that all holders of an update came under a session, whatever the
-	// answer.
-	EnteredUnseen bool
-	// TogetherAfterAlone puts holders under a session together although the own renewal of one
-	// of them may still name another session.
-	TogetherAfterAlone bool
-	// AloneKeepsRev leaves the revision as it was when a holder leaves its session.
-	AloneKeepsRev bool
 	// ShardsOfOneClock judges a holder by the newest server time, though another shard may have told it.
 	ShardsOfOneClock bool
 	// PathWithoutLook grants a path lock that was looked for only before it was announced.

@@ -24,13 +24,10 @@ type control struct {
 }
 
 // The seeds were found before leases lingered.
-var unkept = simulation.Settings{Margin: -1, Sessions: 400}
+var unkept = simulation.Settings{Margin: -1}
 
 // All clients keep keys.
 var lingering = simulation.Settings{Margin: -1, Linger: 1000}
-
-// All with sessions, and many elections around one key.
-var electing = simulation.Settings{Margin: -1, Sessions: 1000, Elections: true}
 
 var controls = []control{
 	{8, 5, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
@@ -69,12 +66,6 @@ var controls = []control{
 	{8, 0, "a delete without rev", func(on bool) { knob.LastDeletesHeld = on }, unkept},
 	{145, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
 	{1, 2, "what was granted after a refusal kept", func(on bool) { knob.LaterKeysKept = on }, simulation.Settings{Margin: -1, Several: true}},
-	{534, 0, "session: a key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
-	{45, 0, "session: renewal of the dead", func(on bool) { knob.SessionRevived = on }, electing},
-	{921, 0, "session: trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, electing},
-	{11, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, electing},
-	{150, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, electing},
-	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, simulation.Settings{Margin: -1, Sessions: 1000}},
 	{15, 97, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWaiters = on }, lingering},
 	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},
 	{23, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, unkept},

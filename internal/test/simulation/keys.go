@@ -149,11 +149,7 @@ func (u *user) acquireTwo(patience time.Duration) {
 // with one command: what goes alone of them then begins in one instant, and is retried in the
 // same instants, in any order.
 func (u *user) holdAll(all mongolock.Leases, together bool) {
-	most := u.p.world.plan.ttl / 2
-	if u.p.world.several && u.p.world.plan.sessions { // so that they come under one together
-		most *= 6
-	}
-	over := time.NewTimer(u.rng.between(time.Microsecond, u.most(most)))
+	over := time.NewTimer(u.rng.between(time.Microsecond, u.most(u.p.world.plan.ttl/2)))
 	defer over.Stop()
 	select {
 	case <-over.C:

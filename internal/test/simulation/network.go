@@ -132,9 +132,6 @@ func key(c docdb.Command) string {
 		switch e.Key {
 		case "query", "filter":
 			if d, ok := e.Value.(bson.D); ok && len(d) > 0 && d[0].Key == "_id" {
-				if ofSession(d[0].Value) { // two sessions of one instant may have drawn their IDs in either order
-					return "session"
-				}
 				return fmt.Sprint(d[0].Value)
 			}
 		case "documents":
@@ -148,18 +145,6 @@ func key(c docdb.Command) string {
 		}
 	}
 	return ""
-}
-
-// ofSession reports whether an _id, or what is asked of one, is that of sessions.
-func ofSession(id any) bool {
-	d, ok := id.(bson.D)
-	if !ok || len(d) == 0 {
-		return false
-	}
-	if all, ok := d[0].Value.(bson.A); ok && len(all) > 0 {
-		return ofSession(all[0])
-	}
-	return d[0].Key == "session"
 }
 
 // respond sends a reply back. With w.mu held.

@@ -62,16 +62,13 @@ func (p *process) options(margin time.Duration) []mongolock.ClientOption {
 	if margin >= 0 {
 		opts = append(opts, mongolock.WithMargin(margin))
 	}
-	if p.world.plan.sessions && p.world.rng("session "+itoa(p.id)).chance(800) {
-		opts = append(opts, mongolock.WithSession())
-	}
 	if p.world.rng("feed "+itoa(p.id)).chance(200) && (!p.world.plan.noFaults || p.world.plan.deaths) {
 		opts = append(opts, mongolock.WithoutFeed())
 	}
 	return opts
 }
 
-// documentOptions are those of the locks of documents, which have no sessions.
+// documentOptions are those of the locks of documents.
 func (p *process) documentOptions(margin time.Duration) []doclock.Option {
 	opts := []doclock.Option{
 		doclock.With(mongolock.TTL(p.world.plan.ttl)),

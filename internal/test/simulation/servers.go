@@ -70,8 +70,8 @@ func (x *faultPlan) choose(w *world, s Settings) {
 }
 
 // shardsApart puts the second shard's clocks an hour ahead of the first one's, or behind, in half
-// of the histories. A session and a lease under it may then be judged by clocks so far apart. No
-// chunk moves there: a migration is harmless like an election, if it is less than a minute.
+// of the histories. No chunk moves there: a migration
+// is harmless like an election, if it is less than a minute.
 func (x *faultPlan) shardsApart(d *rng) {
 	if d.chance(500) {
 		x.ahead, x.migrations = oneOf(d, time.Hour, -time.Hour), nil

@@ -46,7 +46,6 @@ type Settings struct {
 	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
 	Unfenced  bool // writes do not check the token
 	Several   bool // users take several keys together, again and again
-	Sessions  int  // in how many of a thousand histories clients have sessions
 	AtOnce    bool // and give them back so, now and then
 	Linger    int  // in how many of a thousand histories clients keep keys that they released
 	Crowd     int  // in how many of a thousand histories many clients wait for one key
@@ -179,9 +178,6 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 			}
 			users.Go(func() { u.work(steps) })
 		}
-	}
-	for _, u := range w.collectors(processes, watch, s) {
-		users.Go(u.collect)
 	}
 	return users, watch
 }

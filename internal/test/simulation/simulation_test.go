@@ -41,7 +41,6 @@ var (
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
 	simSetting = flag.Bool("sim.setting", false, "all take permits, whose number is set again and again while primaries fail")
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
-	simSession = flag.Int("sim.sessions", 400, "in how many of a thousand histories clients have sessions")
 	simLinger  = flag.Int("sim.linger", 300, "in how many of a thousand histories clients keep keys that they released")
 	simMixed   = flag.Int("sim.mixed", 300, "in how many of a thousand histories the options of most calls are a mixture")
 	simCrowd   = flag.Int("sim.crowd", 200, "in how many of a thousand histories many clients wait for one key")
@@ -49,7 +48,7 @@ var (
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
-var plain = simulation.Settings{Margin: -1, Sessions: 400, Linger: 300, Crowd: 200, Mixed: 300}
+var plain = simulation.Settings{Margin: -1, Linger: 300, Crowd: 200, Mixed: 300}
 
 // asked returns the settings that the flags ask for.
 func asked() simulation.Settings {
@@ -57,7 +56,7 @@ func asked() simulation.Settings {
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
 	s.Setting = *simSetting
-	s.Sessions, s.Linger, s.Crowd, s.Mixed = *simSession, *simLinger, *simCrowd, *simMixed
+	s.Linger, s.Crowd, s.Mixed = *simLinger, *simCrowd, *simMixed
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,

@@ -42,7 +42,6 @@ type updateRun struct {
 // RunUpdates runs one history of clients that change documents with doclock's Update, and
 // some of them under its locks, against the same servers and with the same faults as Run.
 func RunUpdates(seed uint64, s Settings) *Outcome {
-	s.Sessions = 0 // locks on documents have none
 	w := newWorld(seed, s)
 	w.late(s)
 	run := &updateRun{w: w, calls: map[string]string{}, keys: map[string]string{}}

@@ -25,6 +25,6 @@ type bound struct {
 	values     map[string]string
 }
 
-var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "Store": storeBound, "Session": sessionBound, "Path": pathBound, "Document": documentBound, "Assign": assignBound}
+var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "Store": storeBound, "Path": pathBound, "Document": documentBound, "Assign": assignBound}
 
-var checks = slices.Concat(takeover, waiting, lock, refined, session, path, document, assigned)
+var checks = slices.Concat(takeover, waiting, lock, refined, path, document, assigned)

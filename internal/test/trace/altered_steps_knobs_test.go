@@ -44,38 +44,6 @@ var alteredDocuments = []alteration{
 	{"a claim that is sent again before it was answered", without("nothing was found"), "sends claim", "an id is sent again, and the claim before may have been applied", nil},
 }
 
-var alteredSessions = []alteration{
-	{"a takeover though the mark was not made", without("executes mark"), "sends claim", "no majority has marked the session of the holder that it drops", nil},
-	{"a holder who is told a minute later", toldLater, "is told", "its holder is told when others may have the key already", nil},
-	{"a lease that never came under the session that keeps it", without("executes enter"), "is told", "its holder is told when others may have the key already", nil},
-	{"renewals of a session whose answers never came", without("has the answer to keep"), "sends keep", "it renews a session that is not in hand", nil},
-	{"a session that was never begun", without("sends begin"), "sends keep", "it renews the session of another process", nil},
-	{"a session that ends under a lease", withoutReleases, "sends end", "its process ends a session that keeps a lease", nil},
-	{"the removal of a session that is not dead", without("executes end"), "sends clear", "it removes the document of a session that no majority has marked", nil},
-	{"a lease that is removed though nobody let go of it", withoutEnds, "sends release", "it removes a lease in hand", nil},
-	{"answers before a majority has it", without("a majority has"), "has the answer", "it is answered before a majority has it", nil},
-}
-
-var isToldOf = regexp.MustCompile(`^<<(\d+), "told", (\d+)>>$`)
-
-func toldLater(s *trace.Step) bool {
-	if m := isToldOf.FindStringSubmatch(s.Term); m != nil {
-		at, _ := strconv.Atoi(m[1])
-		s.Term = "<<" + strconv.Itoa(at+int(time.Minute/unit)) + `, "told", ` + m[2] + ">>"
-	}
-	return true
-}
-
-// withoutReleases is withoutEnds for leases that are not released either.
-func withoutReleases(s *trace.Step) bool {
-	return withoutEnds(s) && !strings.Contains(s.Text, " release of ")
-}
-
-// withoutEnds is what users see but for the ends of their leases.
-func withoutEnds(s *trace.Step) bool {
-	return !strings.Contains(s.Text, "is told") && !strings.Contains(s.Text, "lets go of")
-}
-
 var savesTwo = regexp.MustCompile(`^(<<"finish".*, <<)\d+, (.*>>>>)$`)
 
 // lost drops the first change of what a save has, if there is another.
@@ -108,10 +76,6 @@ func TestControlAnAlteredHistoryOfPathLocksIsRefused(t *testing.T) {
 
 func TestControlAnAlteredHistoryOfUpdatesIsRefused(t *testing.T) {
 	refusesAltered(t, alteredDocuments, ofUpdates, plain)
-}
-
-func TestControlAnAlteredHistoryWithSessionsIsRefused(t *testing.T) {
-	refusesAltered(t, alteredSessions, ofSessions, underElected)
 }
 
 // refusesAltered has TLC decide about the altered histories of four seeds.

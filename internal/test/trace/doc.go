@@ -1,16 +1,15 @@
 // Package trace turns a history of the simulation into behaviours of docs/internals/spec/LockTrace.tla,
-// one for each key, of docs/internals/spec/PathTrace.tla, one for the tree of path locks, of
-// docs/internals/spec/DocumentTrace.tla, one for each document of doclock, or of docs/internals/spec/SessionTrace.tla,
-// one for each key of clients with sessions, and has TLC decide which of them the
-// specification allows.
+// one for each key, of docs/internals/spec/PathTrace.tla, one for the tree of path locks, or of
+// docs/internals/spec/DocumentTrace.tla, one for each document of doclock, and has TLC decide which of
+// them the specification allows.
 //
 // A behaviour is what became of each command: it was sent, a primary executed it and its
 // document was this or that afterwards, a majority had it, it was answered; and what the
 // users of a lease saw. Nothing of what a client thinks is guessed: the specification says
 // when it may send what, and that is asked of each command.
 //
-// Behind routers a behaviour follows its key from shard to shard. Left out are documents and
-// sessions there.
+// Behind routers a behaviour follows its key from shard to shard. Left out are documents
+// there.
 //
 //	operation.go  which row of design.md §4.4 a command is, read from its filter and update
 //	behaviour.go  the steps of a key, and what all kinds of behaviours share
@@ -20,7 +19,6 @@
 //	place.go      attempts and locks that are over leave their place to others
 //	paths*.go     the same for the tree of clients of package pathlock: commands, steps, places
 //	documents.go  the same for documents of clients of package doclock
-//	sessions*.go  the same for keys of clients with sessions, and for the sessions
 //	module.go     the steps as a module of TLA+, many behaviours in one, and TLC
 //
 // Which modules they are asked of, and with which constants, is in specification.go.

@@ -90,24 +90,3 @@ var ofDocuments = specification{
 `
 	},
 }
-
-// ofSessions is what keys whose holders come under sessions are asked of.
-var ofSessions = specification{
-	modules: []string{"Session", "SessionTrace"}, numbers: "Procs", most: 150,
-	config: func(b *Behaviour) string {
-		return fmt.Sprintf(`  Sent <- TraceSent
-  Trust <- TraceTrust
-  Busy = {}
-  MostWrites = 0
-  FewWrites = 0
-  Attempts = 1
-  Sessions = 1
-  Rows = {}
-  TTL = %d
-  Margin = %d
-  Hour = 36000000
-  MaxNow = 0
-  MaxElections = 0
-`, b.TTL, b.Margin)
-	},
-}

@@ -42,10 +42,9 @@ type kind struct {
 }
 
 var (
-	ofLocks    = kind{"locks", simulation.Run, trace.Behaviours}
-	ofPaths    = kind{"path locks", simulation.RunPaths, trace.Paths}
-	ofUpdates  = kind{"documents", simulation.RunUpdates, trace.Documents}
-	ofSessions = kind{"locks and sessions", simulation.Run, trace.Sessions}
+	ofLocks   = kind{"locks", simulation.Run, trace.Behaviours}
+	ofPaths   = kind{"path locks", simulation.RunPaths, trace.Paths}
+	ofUpdates = kind{"documents", simulation.RunUpdates, trace.Documents}
 )
 
 // live runs one seed in a bubble of its own.
@@ -106,10 +105,6 @@ func TestTheSpecificationAllowsEveryHistoryOfPathLocks(t *testing.T) {
 
 func TestTheSpecificationAllowsEveryHistoryOfUpdates(t *testing.T) {
 	ofUpdates.allowed(t, 5, simulation.Settings{Margin: -1, Elections: *elections})
-}
-
-func TestTheSpecificationAllowsEveryHistoryWithSessions(t *testing.T) {
-	ofSessions.allowed(t, 5, simulation.Settings{Margin: -1, Sessions: 1000, Elections: *elections})
 }
 
 // allowed fails for each step that is not. A history takes so much longer than one of leases, and so many fewer are asked.

@@ -20,8 +20,8 @@ func TestControlTheVectorsTellALibraryWithoutASafety(t *testing.T) {
 	for name, safety := range map[string]*bool{
 		"ReleaseDropsLine": &knob.ReleaseDropsLine, "ReleaseKeepsRev": &knob.ReleaseKeepsRev, "RenewalSets": &knob.RenewalSets,
 		"SwapByRevAlone": &knob.SwapByRevAlone, "GrantOutOfTurn": &knob.GrantOutOfTurn, "StalePassedBlindly": &knob.StalePassedBlindly,
-		"OfferUncompared": &knob.OfferUncompared, "UnderUnseen": &knob.UnderUnseen,
-		"LineIgnored": &knob.LineIgnored, "ReleaseByKey": &knob.ReleaseByKey, "CounterToken": &knob.CounterToken,
+		"OfferUncompared": &knob.OfferUncompared,
+		"LineIgnored":     &knob.LineIgnored, "ReleaseByKey": &knob.ReleaseByKey, "CounterToken": &knob.CounterToken,
 		"RenewalUpserts": &knob.RenewalUpserts, "JoinWritesMap": &knob.JoinWritesMap,
 	} {
 		t.Run(name, func(t *testing.T) {

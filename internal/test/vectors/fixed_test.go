@@ -17,8 +17,6 @@ const (
 	aRev  = 1_000_000_000_000_000
 	aBeat = 1_900_000_000_000_000_000
 	tick  = 10 * time.Second
-
-	farYear = 5000 // from then on an end is made of a session's ID
 )
 
 var base = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -128,7 +126,7 @@ func (f *fixer) date(v bson.DateTime, path string, stored bool) any {
 	if stored && serverSets(path) && !f.had(path, v) {
 		return bson.D{{Key: "$$type", Value: "date"}}
 	}
-	if v == 0 || v.Time().Year() >= farYear {
+	if v == 0 {
 		return v
 	}
 	return bson.NewDateTimeFromTime(base.Add(v.Time().Sub(f.began).Round(tick)))

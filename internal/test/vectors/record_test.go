@@ -210,46 +210,15 @@ func (s *fixture) again(command bson.Raw) {
 	s.ok(s.driver.Database(database).RunCommand(s.ctx, bare).Err())
 }
 
-// keeps makes the holder's process keep the key by a session.
-func (s *fixture) keeps(id string) {
-	s.t.Helper()
-	holding(s)
-	_, err := s.store.BeginSession(s.ctx, store.Session{ID: session, Owner: "host-1", TTL: ttl})
-	s.ok(err)
-	s.ok(s.store.Renew(s.ctx, []store.Renewal{{Ref: ref(id), TTL: ttl, Session: session}})[0].Err)
-}
-
-// swapsUnaware is the takeover of a client that has not seen the session: it looked before the
-// holder came under it. What it sent for that look is no part of the step.
-func (s *fixture) swapsUnaware(c store.Claim) {
-	s.t.Helper()
-	from := len(s.sent)
-	s.unset("session")
-	s.beforeSwap = func() {
-		s.set("session", session)
-		s.sent = s.sent[:from]
-	}
-	s.refused(c)
-}
-
 // runOut sets the end of a key and of its holder to two minutes ago, as if that had stopped to renew.
 func (s *fixture) runOut(id string) {
-	s.runsOut(id)
-	s.set("expireAt", time.Now().Add(-2*time.Minute))
-}
-
-// runsOut sets a holder's own end to two minutes ago.
-func (s *fixture) runsOut(id string) {
-	s.set("holders."+id+".expireAt", time.Now().Add(-2*time.Minute))
+	over := time.Now().Add(-2 * time.Minute)
+	s.set("holders."+id+".expireAt", over)
+	s.set("expireAt", over)
 }
 
 func (s *fixture) set(path string, value any) {
 	_, err := s.raw.UpdateByID(s.ctx, key, bson.D{{Key: "$set", Value: bson.D{{Key: path, Value: value}}}})
-	s.ok(err)
-}
-
-func (s *fixture) unset(path string) {
-	_, err := s.raw.UpdateByID(s.ctx, key, bson.D{{Key: "$unset", Value: bson.D{{Key: path, Value: ""}}}})
 	s.ok(err)
 }
 

@@ -43,7 +43,6 @@ func TestARunnerObjectsToAnyChangeOfAVector(t *testing.T) {
 		"a refusal that is none":             {"shared.json", `"errorCode": 11000`, `"errorCode": 112`},
 		"an error where a result is due":     {"stale.json", `"expectError": {"errorCode": 11000}`, `"expectResult": null`},
 		"a date that the server did not set": {"awaited.json", `"at": {"$$type": "date"}`, `"at": {"$date": "2030-01-01T00:00:00Z"}`},
-		"a session that nobody asks about":   {"kept.json", `"session": {"$exists": false},`, ""},
 		"a document that is still there":     {"offered.json", `"expectResult": []`, `"expectResult": [{}]`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,6 @@ const (
 	first  = "FIRST"
 	second = "SECOND"
 
-	session = "SESSION"
-
 	// Two places in line: of a process that hears notices, and of one that polls.
 	listener store.Place = "x:ADDRESS:LISTENER"
 	poller   store.Place = "x::POLLER"
@@ -119,11 +117,6 @@ func states() []state {
 			}},
 			{"a process that cannot tell whether it may trust its lease does not renew it", func(s *fixture) { s.store = s.another(); s.renew(first, store.ErrGone) }},
 			{"a renewal after the takeover finds nothing", func(s *fixture) { s.takes(claim(second)); s.renew(first, store.ErrGone) }},
-		}},
-		{"kept", "a key whose holder ran out two minutes ago; its process has a session, which lives, and keeps it", func(s *fixture) { s.keeps(first); s.runsOut(first) }, []step{
-			{"a claim reads the session, and is refused (one that knows no sessions leaves the key alone when it has read it)", func(s *fixture) { s.refused(claim(second)) }},
-			{"a takeover that has not seen the session finds nothing", func(s *fixture) { s.swapsUnaware(claim(second)) }},
-			{"the holder releases, and the document goes", func(s *fixture) { s.release(first, nil) }},
 		}},
 		{"shared", "a key with two readers", readers, []step{
 			{"a claim that would have it alone is refused", func(s *fixture) { s.refused(claim("THIRD")) }},

@@ -9,20 +9,20 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// sessions is what it costs to hold many leases in several processes, each with a session,
-// and what is left when one of them is killed.
-func sessions(l *lab) []figure {
+// manyHeld is what it costs to hold many leases in several processes, and what is left when
+// one of them is killed.
+func manyHeld(l *lab) []figure {
 	ttl, each := *lasting, *leases / *processes
 	var holders []*child
 	for i := range *processes {
-		one := l.startChild("sessions")
+		one := l.startChild("leases")
 		one.say(fmt.Sprintf("%d %d %v", i, each, ttl))
 		holders = append(holders, one)
 	}
 	for _, one := range holders {
 		one.expect("holds")
 	}
-	<-time.After(ttl * 6 / 5) // until all leases are under the session
+	<-time.After(ttl * 6 / 5) // until those that were taken at about the same time are renewed together
 	for _, one := range holders {
 		one.say("count")
 	}
@@ -44,7 +44,7 @@ func sessions(l *lab) []figure {
 	holders[1].expect("late", &late)
 	kept := fmt.Sprintf("%d leases in %d processes, TTL %v", *leases, *processes, ttl)
 	return []figure{
-		{"commands a second of a process that holds " + fmt.Sprint(each) + " leases by a session", most, "%.2f", 1, atMost, "the busiest; " + kept},
+		{"commands a second of a process that holds " + fmt.Sprint(each) + " leases", most, "%.2f", 0, noTarget, "the busiest; " + kept},
 		{"memory of such a lease", bytes, "%.0f B", 1024, atMost, "live heap, driver and queue included"},
 		{"processor of such a process, when idle", 100 * busy, "%.2f %%", 0, noTarget, "of one core, the busiest"},
 		{"after kill -9, until all its keys are free", free, "%.1f s", (ttl + time.Second).Seconds(), atMost, "from the kill; its TTL and a second"},
@@ -55,7 +55,7 @@ func sessions(l *lab) []figure {
 
 // afterACrash kills a process and tells how long its keys stay taken.
 func afterACrash(l *lab, one *child, leases int, ttl time.Duration) (seconds float64) {
-	client, _ := l.locks("sessions")
+	client, _ := l.locks("leases")
 	began := time.Now()
 	one.kill()
 	for {
@@ -79,14 +79,14 @@ func afterACrash(l *lab, one *child, leases int, ttl time.Duration) (seconds flo
 // takeOver is how many commands a process sends for each key of a dead one that it takes.
 func takeOver(l *lab, keys int) (each float64) {
 	var sent atomic.Int64
-	client := l.client(l.connect(&sent), "sessions", mongolock.WithoutFeed())
+	client := l.client(l.connect(&sent), "leases", mongolock.WithoutFeed())
 	for i := range keys {
 		l.acquire(client, fmt.Sprintf("0/%d", i))
 	}
 	return float64(sent.Load()) / float64(keys)
 }
 
-func runSessions(l *lab, hear *bufio.Scanner) {
+func runLeases(l *lab, hear *bufio.Scanner) {
 	var sent atomic.Int64
 	driver := l.connect(&sent)
 	check(driver.Ping(l.ctx, nil))
@@ -94,10 +94,10 @@ func runSessions(l *lab, hear *bufio.Scanner) {
 	var long string
 	hear.Scan()
 	must(fmt.Sscan(hear.Text(), &number, &leases, &long))
-	client := l.client(driver, "sessions", mongolock.WithSession(), mongolock.TTL(must(time.ParseDuration(long))), mongolock.WithoutFeed())
+	client := l.client(driver, "leases", mongolock.TTL(must(time.ParseDuration(long))), mongolock.WithoutFeed())
 	before := live()
 	var all []*mongolock.Lease
-	const together = 100 // with one insert each
+	const together = 100
 	for i := 0; i < leases; i += together {
 		var keys []string
 		for n := i; n < min(i+together, leases); n++ {
