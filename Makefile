@@ -232,18 +232,12 @@ fuzz: ## test: each fuzz test for FUZZ=20s
 bench: ## test: the figures of docs/performance.md: some minutes
 	cd bench && go run -tags ferretdb_no_postgresql . -write
 
-# ARGS='-only waiters,crash -rounds 1' narrows it, and writes nothing.
+# ARGS='-locks redis -rounds 1' narrows it, and writes nothing.
 ARGS ?=
 .PHONY: compare
-compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 13 minutes
+compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 10 minutes
 	go build -C bench/compare -o ../../bin/compare .
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
-
-# A process is stopped for longer than its lease, and continues with its write.
-.PHONY: pause-demo
-pause-demo: $(DEVMONGO) ## use: a holder is paused beyond its lease, and writes: 20 s
-	@go build -C bench/compare -o ../../bin/compare .
-	@$(ON_MONGO) bin/compare -pause
 
 .PHONY: bench-go
 bench-go: $(DEVMONGO) ## test: the benchmarks among the tests

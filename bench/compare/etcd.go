@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -67,14 +66,8 @@ func startEtcd(ctx context.Context) (place, func() error, error) {
 
 // openEtcd opens a client with a session for each lock at a time: two locks of one session do not
 // exclude each other.
-func openEtcd(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	dial := []grpc.DialOption{grpc.WithStatsHandler(asked)}
-	if s.over != nil {
-		dial = append(dial, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return s.over.DialContext(ctx, "tcp", address)
-		}))
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Address}, DialOptions: dial})
+func openEtcd(_ context.Context, at place, asked *requests) (locks, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Address}, DialOptions: []grpc.DialOption{grpc.WithStatsHandler(asked)}})
 	if err != nil {
 		return locks{}, err
 	}
@@ -88,7 +81,7 @@ func openEtcd(_ context.Context, at place, s setting, asked *requests) (locks, e
 			idle = idle[:n-1]
 			return s, nil
 		}
-		one, err := concurrency.NewSession(client, concurrency.WithTTL(int(s.ttlOr(usualTTL)/time.Second)))
+		one, err := concurrency.NewSession(client, concurrency.WithTTL(int(usualTTL/time.Second)))
 		if err == nil {
 			all = append(all, one)
 		}

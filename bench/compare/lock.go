@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"go.etcd.io/etcd/api/v3/version"
 	olderevent "go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"google.golang.org/grpc/stats"
@@ -24,23 +26,10 @@ type locks struct {
 	close   func() error
 }
 
-// A place is where a contender's server is. It is all that another process needs.
+// A place is where a contender's server is.
 type place struct {
 	Address  string // host:port, or a URI of MongoDB
 	Database string // of MongoDB
-}
-
-// A setting is what a measurement asks of a process's access.
-type setting struct {
-	ttl  time.Duration // 0: the one that the contender's own documentation has, or 30 s
-	over *link         // to the server; nil: nothing between
-}
-
-func (s setting) ttlOr(usual time.Duration) time.Duration {
-	if s.ttl > 0 {
-		return s.ttl
-	}
-	return usual
 }
 
 // A contender is one kind of lock on one server.
@@ -50,7 +39,7 @@ type contender struct {
 	polls        bool   // a waiter asks again and again; else it is woken
 	start        func(ctx context.Context) (place, func() error, error)
 	// open makes connections of its own, as another process would.
-	open func(ctx context.Context, at place, s setting, asked *requests) (locks, error)
+	open func(ctx context.Context, at place, asked *requests) (locks, error)
 }
 
 const (
@@ -58,33 +47,29 @@ const (
 	pollPause = 100 * time.Millisecond
 )
 
-var (
-	alwaysOnDisk = []string{"--appendonly", "yes", "--appendfsync", "always"}
-	asInstalled  = []string{"--appendonly", "no"}
-)
+const onDisk, inMemory = "Redis, durable", "Redis as installed"
 
-const (
-	onDisk      = "Redis, `appendfsync always`"
-	inMemory    = "Redis as installed: nothing on disk before the reply"
-	journalled  = ", `majority`, journal on disk"
-	askedPause  = ", asked every 100 ms"
-	defaultWait = ", asked every 50 to 250 ms"
-)
-
-// contenders are in the order of the tables.
+// contenders are in the order of the table.
 var contenders = []contender{
-	{name: "**mongolock**", short: "mongolock", start: startMongo, open: openMongolock},
-	{name: "upsert and delete by hand" + askedPause, short: "by-hand", polls: true, start: startMongo, open: openByHand},
-	{name: "square/mongo-lock" + askedPause, short: "square", polls: true, start: startMongo, open: openSquare},
-	{name: "etcd's concurrency.Mutex", short: "etcd", start: startEtcd, open: openEtcd},
-	{name: "NATS KV, created and watched by hand", server: "NATS, `sync_interval: always`", short: "nats", start: startNATS, open: openNATS},
-	{name: "PostgreSQL's advisory locks", server: "PostgreSQL: nothing on disk, the lock is the connection's", short: "postgres", start: startPostgres, open: openPostgres},
-	{name: "rueidislock", server: onDisk, short: "rueidislock-always", start: startRedis(alwaysOnDisk), open: openRueidislock},
-	{name: "redislock" + askedPause, server: onDisk, short: "redislock-always", polls: true, start: startRedis(alwaysOnDisk), open: openRedislock},
-	{name: "redsync" + defaultWait, server: onDisk, short: "redsync-always", polls: true, start: startRedis(alwaysOnDisk), open: openRedsync},
-	{name: "rueidislock", server: inMemory, short: "rueidislock", start: startRedis(asInstalled), open: openRueidislock},
-	{name: "redislock" + askedPause, server: inMemory, short: "redislock", polls: true, start: startRedis(asInstalled), open: openRedislock},
-	{name: "redsync" + defaultWait, server: inMemory, short: "redsync", polls: true, start: startRedis(asInstalled), open: openRedsync},
+	{name: "**mongolock**", server: mongoServer(), short: "mongolock", start: startMongo, open: openMongolock},
+	{name: "upsert and delete by hand", server: mongoServer(), short: "by-hand", polls: true, start: startMongo, open: openByHand},
+	{name: "square/mongo-lock", server: mongoServer(), short: "square", polls: true, start: startMongo, open: openSquare},
+	{name: "etcd's concurrency.Mutex", server: "etcd " + version.Version, short: "etcd", start: startEtcd, open: openEtcd},
+	{name: "PostgreSQL's advisory locks", server: "PostgreSQL", short: "postgres", start: startPostgres, open: openPostgres},
+	{name: "rueidislock", server: onDisk, short: "rueidislock-always", start: startRedis("--appendonly", "yes", "--appendfsync", "always"), open: openRueidislock},
+	{name: "redislock", server: onDisk, short: "redislock-always", polls: true, start: startRedis("--appendonly", "yes", "--appendfsync", "always"), open: openRedislock},
+	{name: "redsync", server: onDisk, short: "redsync-always", polls: true, start: startRedis("--appendonly", "yes", "--appendfsync", "always"), open: openRedsync},
+	{name: "rueidislock", server: inMemory, short: "rueidislock", start: startRedis("--appendonly", "no"), open: openRueidislock},
+	{name: "redislock", server: inMemory, short: "redislock", polls: true, start: startRedis("--appendonly", "no"), open: openRedislock},
+	{name: "redsync", server: inMemory, short: "redsync", polls: true, start: startRedis("--appendonly", "no"), open: openRedsync},
+}
+
+// mongoServer is the kind that devmongo started.
+func mongoServer() string {
+	if kind := os.Getenv("MONGOLOCK_KIND"); kind != "secantus" {
+		return cmp.Or(kind, "MongoDB")
+	}
+	return "SecantusDB"
 }
 
 // again calls try until it is not refused, with a pause between.

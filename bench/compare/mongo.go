@@ -39,21 +39,17 @@ func startMongo(context.Context) (place, func() error, error) {
 	}, nil
 }
 
-func connect(at place, s setting, asked *requests) (*mongo.Client, error) {
-	opts := options.Client().ApplyURI(at.Address).SetMonitor(asked.ofMongo())
-	if s.over != nil {
-		opts.SetDialer(s.over)
-	}
-	return mongo.Connect(opts)
+func connect(at place, asked *requests) (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI(at.Address).SetMonitor(asked.ofMongo()))
 }
 
-func openMongolock(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	driver, err := connect(at, s, asked)
+func openMongolock(_ context.Context, at place, asked *requests) (locks, error) {
+	driver, err := connect(at, asked)
 	if err != nil {
 		return locks{}, err
 	}
 	client, err := mongolock.New(driver.Database(at.Database).Collection("locks"),
-		mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.TTL(s.ttlOr(usualTTL)))
+		mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.TTL(usualTTL))
 	return locks{
 		acquire: func(ctx context.Context, key string) (func() error, error) {
 			lease, err := client.Acquire(ctx, key)
@@ -70,8 +66,8 @@ var errTaken = errors.New("taken")
 
 // openByHand opens the lock that most teams would write first: one command each, and the caller's
 // clock. (A team that writes it first also forgets the renewal; there is none.)
-func openByHand(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	driver, err := connect(at, s, asked)
+func openByHand(_ context.Context, at place, asked *requests) (locks, error) {
+	driver, err := connect(at, asked)
 	if err != nil {
 		return locks{}, err
 	}
@@ -84,7 +80,7 @@ func openByHand(_ context.Context, at place, s setting, asked *requests) (locks,
 			now := time.Now()
 			_, err := coll.UpdateOne(ctx,
 				bson.D{{Key: "_id", Value: key}, {Key: "until", Value: bson.D{{Key: "$lt", Value: now}}}},
-				bson.D{{Key: "$set", Value: bson.D{{Key: "until", Value: now.Add(s.ttlOr(usualTTL))}, {Key: "id", Value: id}}}},
+				bson.D{{Key: "$set", Value: bson.D{{Key: "until", Value: now.Add(usualTTL)}, {Key: "id", Value: id}}}},
 				options.UpdateOne().SetUpsert(true))
 			if mongo.IsDuplicateKeyError(err) {
 				return errTaken
@@ -100,12 +96,9 @@ func openByHand(_ context.Context, at place, s setting, asked *requests) (locks,
 }
 
 // openSquare opens github.com/square/mongo-lock, which has no wait of its own.
-func openSquare(ctx context.Context, at place, s setting, asked *requests) (locks, error) {
+func openSquare(ctx context.Context, at place, asked *requests) (locks, error) {
 	opts := olderoptions.Client().ApplyURI(at.Address).SetMonitor(asked.ofOlderMongo()).
 		SetWriteConcern(olderconcern.New(olderconcern.WMajority(), olderconcern.J(true))) //nolint:staticcheck // as its README says
-	if s.over != nil {
-		opts.SetDialer(s.over)
-	}
 	driver, err := older.Connect(ctx, opts)
 	if err != nil {
 		return locks{}, err
@@ -114,7 +107,7 @@ func openSquare(ctx context.Context, at place, s setting, asked *requests) (lock
 	acquire := func(ctx context.Context, key string) (func() error, error) {
 		id := rand.Text()
 		err := again(ctx, lock.ErrAlreadyLocked, func() error {
-			err := client.XLock(ctx, key, id, lock.LockDetails{TTL: uint(s.ttlOr(usualTTL) / time.Second)})
+			err := client.XLock(ctx, key, id, lock.LockDetails{TTL: uint(usualTTL / time.Second)})
 			if !errors.Is(err, older.ErrNoDocuments) {
 				return err
 			}

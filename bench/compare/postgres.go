@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -64,18 +63,13 @@ func startPostgres(ctx context.Context) (place, func() error, error) {
 
 // openPostgres opens advisory locks of PostgreSQL by pgx. Whoever holds or waits for one has a
 // connection of its own; the lock ends with it.
-func openPostgres(ctx context.Context, at place, s setting, asked *requests) (locks, error) {
+func openPostgres(ctx context.Context, at place, asked *requests) (locks, error) {
 	conf, err := pgxpool.ParseConfig("postgres://lock@" + at.Address + "/postgres?sslmode=disable")
 	if err != nil {
 		return locks{}, err
 	}
 	conf.MaxConns = 16
 	conf.ConnConfig.Tracer = asked
-	if s.over != nil {
-		conf.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return s.over.DialContext(ctx, network, address)
-		}
-	}
 	pool, err := pgxpool.NewWithConfig(ctx, conf)
 	if err != nil {
 		return locks{}, err

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"strings"
 	"time"
@@ -18,7 +16,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-func startRedis(settings []string) func(ctx context.Context) (place, func() error, error) {
+func startRedis(settings ...string) func(ctx context.Context) (place, func() error, error) {
 	return func(ctx context.Context) (place, func() error, error) {
 		address, err := freeAddress()
 		if err != nil {
@@ -31,23 +29,19 @@ func startRedis(settings []string) func(ctx context.Context) (place, func() erro
 	}
 }
 
-func connectRedis(at place, s setting, asked *requests) *redis.Client {
-	opts := &redis.Options{Addr: at.Address}
-	if s.over != nil {
-		opts.Dialer = s.over.DialContext
-	}
-	client := redis.NewClient(opts)
+func connectRedis(at place, asked *requests) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: at.Address})
 	client.AddHook(asked)
 	return client
 }
 
 // openRedislock opens github.com/bsm/redislock. Its default is not to retry; the pause is ours.
-func openRedislock(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	client := connectRedis(at, s, asked)
+func openRedislock(_ context.Context, at place, asked *requests) (locks, error) {
+	client := connectRedis(at, asked)
 	locker := redislock.New(client)
 	acquire := func(ctx context.Context, key string) (func() error, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // without a deadline it would wait for no longer than the TTL
-		lock, err := locker.Obtain(ctx, key, s.ttlOr(usualTTL), &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollPause)})
+		lock, err := locker.Obtain(ctx, key, usualTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollPause)})
 		if err != nil {
 			cancel()
 			return nil, err
@@ -59,11 +53,11 @@ func openRedislock(_ context.Context, at place, s setting, asked *requests) (loc
 
 // openRedsync opens github.com/go-redsync/redsync on one server: 32 tries, 50 to 250 ms apart,
 // which are its defaults, and then again.
-func openRedsync(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	client := connectRedis(at, s, asked)
+func openRedsync(_ context.Context, at place, asked *requests) (locks, error) {
+	client := connectRedis(at, asked)
 	sync := redsync.New(goredis.NewPool(client))
 	acquire := func(ctx context.Context, key string) (func() error, error) {
-		mutex := sync.NewMutex(key, redsync.WithExpiry(s.ttlOr(8*time.Second)))
+		mutex := sync.NewMutex(key, redsync.WithExpiry(8*time.Second))
 		for {
 			err := mutex.LockContext(ctx)
 			var taken *redsync.ErrTaken
@@ -90,15 +84,9 @@ func openRedsync(_ context.Context, at place, s setting, asked *requests) (locks
 // server, but for TryNextAfter, which is 20 ms there. Where a reply takes longer than that it
 // takes its claim back and waits for a notice of a change; its own change sends it none with
 // NoLoopTracking, and so it stood still before a free key.
-func openRueidislock(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	opts := rueidis.ClientOption{InitAddress: []string{at.Address}}
-	if s.over != nil {
-		opts.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return s.over.DialContext(ctx, "tcp", address)
-		}
-	}
+func openRueidislock(_ context.Context, at place, asked *requests) (locks, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: opts, KeyMajority: 1, NoLoopTracking: true, KeyValidity: s.ttlOr(0), TryNextAfter: time.Second,
+		ClientOption: rueidis.ClientOption{InitAddress: []string{at.Address}}, KeyMajority: 1, NoLoopTracking: true, TryNextAfter: time.Second,
 		ClientBuilder: func(opts rueidis.ClientOption) (rueidis.Client, error) {
 			client, err := rueidis.NewClient(opts)
 			if err != nil {
