@@ -47,9 +47,6 @@ func SwallowReply() Action { return Action{reply: end(silence), late: true} }
 // DropCommand closes the connection before the server sees the command.
 func DropCommand() Action { return Action{command: end(hangUp)} }
 
-// Reset is DropCommand with a TCP reset.
-func Reset() Action { return Action{command: end(reset)} }
-
 // HalfOpen drops the command and everything after it on its connection, which stays open.
 func HalfOpen() Action { return Action{command: end(silence)} }
 
@@ -105,56 +102,6 @@ func EditReply(f func(reply bson.D) bson.D) Action {
 	return Action{reply: func(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
 		return edited(m, f), forward
 	}}
-}
-
-// ShiftReply adds d to all dates in the reply. Dates that the client computes from them are
-// not shifted back on their way to the server; for a server whose clock is off, use
-// [Proxy.ShiftClock].
-func ShiftReply(d time.Duration) Action {
-	return Action{reply: func(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
-		if !(clockShift{dates: d}).apply(m) {
-			return m, reset
-		}
-		return m, forward
-	}}
-}
-
-// RemoveOperationTime removes operationTime from the reply.
-func RemoveOperationTime() Action {
-	return EditReply(func(d bson.D) bson.D { return without(d, "operationTime") })
-}
-
-// RemoveClusterTime removes $clusterTime from the reply, and from the command, in case the
-// driver knows it from elsewhere.
-func RemoveClusterTime() Action {
-	a := EditReply(func(d bson.D) bson.D { return without(d, "$clusterTime") })
-	a.command = hideClusterTime
-	return a
-}
-
-// SetOperationTime sets the reply's operationTime.
-func SetOperationTime(ts bson.Timestamp) Action {
-	return EditReply(func(d bson.D) bson.D { return with(d, "operationTime", ts) })
-}
-
-// SetClusterTime sets the reply's $clusterTime, unsigned, and removes $clusterTime from the
-// command, so that the server never gets the forged one.
-func SetClusterTime(ts bson.Timestamp) Action {
-	a := EditReply(func(d bson.D) bson.D {
-		return with(d, "$clusterTime", bson.D{
-			{Key: "clusterTime", Value: ts},
-			{Key: "signature", Value: bson.D{
-				{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}},
-				{Key: "keyId", Value: int64(0)},
-			}},
-		})
-	})
-	a.command = hideClusterTime
-	return a
-}
-
-func hideClusterTime(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
-	return edited(m, func(d bson.D) bson.D { return without(d, "$clusterTime") }), forward
 }
 
 func with(d bson.D, key string, value any) bson.D {

@@ -58,7 +58,7 @@ func (c *conn) serve() {
 		_, _ = io.Copy(io.Discard, c.client)
 		return
 	}
-	server, err := (&net.Dialer{}).DialContext(c.ctx, "tcp", c.proxy.Target())
+	server, err := (&net.Dialer{}).DialContext(c.ctx, "tcp", c.proxy.target)
 	if err != nil {
 		c.abort(true)
 		return
@@ -124,7 +124,7 @@ func (c *conn) command(m *wire.Message) *wire.Message {
 	switch o {
 	case forward:
 		// Rules see the client's times, so the shift comes after them.
-		if !c.proxy.shift.Load().back().apply(m) {
+		if !clockShift(-c.proxy.shift.Load()).apply(m) {
 			c.abort(true)
 			return nil
 		}
@@ -178,7 +178,7 @@ func (c *conn) reply(m *wire.Message) *wire.Message {
 	if c.silent.Load() {
 		return nil
 	}
-	if !c.proxy.shift.Load().apply(m) {
+	if !clockShift(c.proxy.shift.Load()).apply(m) {
 		c.abort(true)
 		return nil
 	}

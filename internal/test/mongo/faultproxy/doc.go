@@ -17,7 +17,7 @@
 // # What can be lost
 //
 //	the caller sees    the server has       action
-//	network error      not seen it          DropCommand, Reset
+//	network error      not seen it          DropCommand
 //	network error      applied it           DropReply, ResetReply
 //	network error      yet to apply it      Orphan, then Release
 //	nothing            not seen it          HalfOpen

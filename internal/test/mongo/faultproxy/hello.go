@@ -22,7 +22,7 @@ func (p *Proxy) readdressed(m *wire.Message) *wire.Message {
 	me, _ := m.Body.Lookup("me").StringValueOK()
 	members := slices.Concat(addresses(m.Body.Lookup("hosts")), addresses(m.Body.Lookup("passives")))
 	ours := func(address string) bool {
-		return address == me || address == p.Target() || len(members) == 1 && members[0] == address
+		return address == me || address == p.target || len(members) == 1 && members[0] == address
 	}
 	swap := func(address string) string {
 		if !p.keepsAddresses.Load() && ours(address) {

@@ -52,7 +52,6 @@ func TestEachLossIsSeenByTheCallerAndTheServerAsDocumented(t *testing.T) {
 		"SwallowReply": {faultproxy.SwallowReply(), true, false},
 		"HoldReply":    {faultproxy.HoldReply(), true, false},
 		"DropCommand":  {faultproxy.DropCommand(), false, true},
-		"Reset":        {faultproxy.Reset(), false, true},
 		"HalfOpen":     {faultproxy.HalfOpen(), false, false},
 		"Hold":         {faultproxy.Hold(), false, false},
 		"Orphan":       {faultproxy.Orphan(), false, true},

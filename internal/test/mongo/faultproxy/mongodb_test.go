@@ -68,65 +68,6 @@ func TestAServerWhoseClockIsAnHourOffIsCoherent(t *testing.T) {
 	}
 }
 
-func TestShiftReplyShiftsTheReplyAlone(t *testing.T) {
-	s := newSetup(t, testserver.URI(t), retries)
-	s.proxy.On(faultproxy.Command("hello").Where(func(cmd bson.Raw) bool {
-		mine, _ := cmd.Lookup("comment").StringValueOK()
-		return mine == "mine"
-	}), faultproxy.ShiftReply(time.Hour))
-	at := run(t, s.coll.Database(), bson.D{{Key: "hello", Value: 1}, {Key: "comment", Value: "mine"}}).Lookup("localTime").Time()
-	assert.InDelta(t, time.Hour, time.Until(at), float64(5*time.Second))
-}
-
-func TestTimestampsShiftOnlyWhenAsked(t *testing.T) {
-	s := newSetup(t, testserver.URI(t, "operationtime"), noRetries)
-	read := func() time.Duration {
-		seconds, _ := run(t, s.coll.Database(), bson.D{{Key: "ping", Value: 1}}).Lookup("operationTime").Timestamp()
-		return time.Until(time.Unix(int64(seconds), 0))
-	}
-	require.NoError(t, s.insert(t.Context(), "a"))
-	s.proxy.ShiftClock(time.Hour)
-	assert.InDelta(t, 0, read(), float64(time.Minute))
-	s.proxy.ShiftClockAndTimestamps(time.Hour)
-	assert.InDelta(t, time.Hour, read(), float64(time.Minute))
-	assert.NoError(t, s.insert(t.Context(), "b"))
-}
-
-func TestOperationTimeAndClusterTimeAreSetAndRemoved(t *testing.T) {
-	uri := testserver.URI(t, "operationtime")
-	ping := bson.D{{Key: "ping", Value: 1}}
-	for name, c := range map[string]struct {
-		actions            []faultproxy.Action
-		operation, cluster uint32 // seconds; 0: not there, 1: the server's own
-	}{
-		"neither touched":       {nil, 1, 1},
-		"no operationTime":      {[]faultproxy.Action{faultproxy.RemoveOperationTime()}, 0, 1},
-		"no $clusterTime":       {[]faultproxy.Action{faultproxy.RemoveClusterTime()}, 1, 0},
-		"neither":               {[]faultproxy.Action{faultproxy.RemoveOperationTime(), faultproxy.RemoveClusterTime()}, 0, 0},
-		"another operationTime": {[]faultproxy.Action{faultproxy.SetOperationTime(bson.Timestamp{T: 7, I: 1})}, 7, 1},
-		"another $clusterTime":  {[]faultproxy.Action{faultproxy.SetClusterTime(bson.Timestamp{T: 8, I: 1})}, 1, 8},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSetup(t, uri, retries)
-			s.proxy.On(faultproxy.Command(), c.actions...)
-			for range 2 { // the second command would tell the server what the driver learnt
-				reply := run(t, s.coll.Database(), ping)
-				check := func(what string, want uint32, path ...string) {
-					t.Helper()
-					got, _, there := reply.Lookup(path...).TimestampOK()
-					assert.Equal(t, want > 0, there, what)
-					if want > 1 {
-						assert.Equal(t, want, got, what)
-					}
-				}
-				check("operationTime", c.operation, "operationTime")
-				check("$clusterTime", c.cluster, "$clusterTime", "clusterTime")
-			}
-			assert.NoError(t, s.insert(t.Context(), "x"))
-		})
-	}
-}
-
 func TestADirectConnectionStaysOnTheProxyToo(t *testing.T) {
 	uri := testserver.URI(t)
 	proxy := faultproxy.New(t, uri)
@@ -152,14 +93,4 @@ func TestAnUnacknowledgedWriteHasNoReplyToDrop(t *testing.T) {
 	default:
 	}
 	assert.Equal(t, 1, dropped.Hits())
-}
-
-func TestRetargetLeadsToAnotherServer(t *testing.T) {
-	proxy := faultproxy.New(t, "127.0.0.1:1") // where nothing listens
-	client := connect(t, proxy.DirectURI(), noRetries)
-	require.Error(t, client.Ping(soon(t, 300*time.Millisecond), nil), "something listens on port 1")
-	elsewhere := faultproxy.New(t, faultproxy.StartFake(t))
-	proxy.Retarget(elsewhere.Addr())
-	require.Eventually(t, func() bool { return client.Ping(soon(t, time.Second), nil) == nil },
-		10*time.Second, 10*time.Millisecond, "the client does not reach the other server")
 }

@@ -18,17 +18,17 @@ import (
 type Proxy struct {
 	listener net.Listener
 	uri      *url.URL // of the target
+	target   string   // host:port of the server
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup // the accepting goroutine and those of connections
 	lastID   atomic.Int32   // request ID of the proxy's own replies
-	shift    atomic.Pointer[clockShift]
+	shift    atomic.Int64   // a clockShift
 
 	keepsAddresses atomic.Bool
 	rules          atomic.Pointer[[]*Rule] // replaced as a whole, under mu
 
 	mu      sync.Mutex // protects what follows; never held across I/O that can block
-	target  string
 	state   state
 	conns   map[*conn]struct{}
 	counted map[string]int
@@ -79,7 +79,6 @@ func Start(target string) (*Proxy, error) {
 		conns:    make(map[*conn]struct{}),
 		counted:  make(map[string]int),
 	}
-	p.shift.Store(&clockShift{})
 	p.rules.Store(&[]*Rule{})
 	p.running.Go(p.accept)
 	return p, nil
@@ -109,21 +108,6 @@ func (p *Proxy) DirectURI() string {
 // driver whose own dialer leads each member's address to that member's proxy, as one needs in
 // front of a set of several.
 func (p *Proxy) KeepAddresses() { p.keepsAddresses.Store(true) }
-
-// Target returns the host:port of the server.
-func (p *Proxy) Target() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.target
-}
-
-// Retarget sets the host:port of the server for new connections, as after a restart on another
-// port. Open connections stay.
-func (p *Proxy) Retarget(addr string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = addr
-}
 
 // On adds a rule.
 func (p *Proxy) On(m Matcher, actions ...Action) *Rule {
@@ -157,14 +141,7 @@ func (p *Proxy) forget(r *Rule) {
 //
 // Set it before the first command. A later change shifts all stored dates together with the
 // clock, which no real clock does.
-func (p *Proxy) ShiftClock(d time.Duration) { p.setShift(clockShift{dates: d}) }
-
-// ShiftClockAndTimestamps is ShiftClock for BSON timestamps as well, by whole seconds:
-// operationTime, $clusterTime and those in documents. The zero timestamp, in whose place the
-// server writes its own, stays as it is.
-func (p *Proxy) ShiftClockAndTimestamps(d time.Duration) { p.setShift(clockShift{d, d}) }
-
-func (p *Proxy) setShift(s clockShift) { p.shift.Store(&s) }
+func (p *Proxy) ShiftClock(d time.Duration) { p.shift.Store(int64(d)) }
 
 // Cut resets all connections, and every new one until Restore, as if no server listened. What
 // rules hold is lost.

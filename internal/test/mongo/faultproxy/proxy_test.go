@@ -172,7 +172,7 @@ func TestURIKeepsAllButTheHost(t *testing.T) {
 	assert.Equal(t, "mongodb://u:p%40@"+p.Addr()+"/admin?replicaSet=r", p.URI())
 	assert.Contains(t, p.DirectURI(), "directConnection=true")
 	assert.Contains(t, p.DirectURI(), "replicaSet=r")
-	assert.Equal(t, "localhost:27017", p.Target())
+	assert.Equal(t, "localhost:27017", p.target)
 }
 
 // One round trip through the proxy, and the same without it.

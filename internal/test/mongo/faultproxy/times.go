@@ -15,20 +15,13 @@ var order = binary.LittleEndian
 // maxDepth of nested documents is more than any server accepts.
 const maxDepth = 250
 
-// A clockShift is how much to add to the points in time in a message.
-type clockShift struct {
-	dates      time.Duration // BSON dates
-	timestamps time.Duration // BSON timestamps (operationTime, $clusterTime), in whole seconds
-}
+// A clockShift is how much to add to the dates in a message.
+type clockShift time.Duration
 
-func (s clockShift) zero() bool { return s == clockShift{} }
-
-func (s clockShift) back() clockShift { return clockShift{-s.dates, -s.timestamps} }
-
-// apply shifts every point in time in m, in place. Sums wrap around, so that back undoes apply
+// apply shifts every date in m, in place. Sums wrap around, so that the opposite shift undoes it
 // even at the ends of the range. It reports whether m was well-formed.
 func (s clockShift) apply(m *wire.Message) bool {
-	if s.zero() || m.Body == nil {
+	if s == 0 || m.Body == nil {
 		return true
 	}
 	if !s.document(m.Body, 0) {
@@ -67,13 +60,7 @@ func (s clockShift) document(doc []byte, depth int) bool {
 		}
 		switch kind {
 		case bson.TypeDateTime:
-			order.PutUint64(value, order.Uint64(value)+uint64(s.dates.Milliseconds()))
-		case bson.TypeTimestamp: // increment, then seconds
-			// In place of a zero timestamp the server writes its own time.
-			if order.Uint64(value) != 0 {
-				seconds := value[4:8]
-				order.PutUint32(seconds, order.Uint32(seconds)+uint32(int64(s.timestamps/time.Second)))
-			}
+			order.PutUint64(value, order.Uint64(value)+uint64(time.Duration(s).Milliseconds()))
 		case bson.TypeEmbeddedDocument, bson.TypeArray:
 			if !s.document(value[:n], depth+1) {
 				return false
