@@ -14,7 +14,7 @@ var goLine = regexp.MustCompile(`(?m)^go (1\.\d+)\.0$`)
 // A new version of a dependency, or `go get`, raises the go line without a word. The linter
 // then holds the code to that line (govet's stdversion).
 func TestNoReleasedModuleNeedsANewerGoThanThePageSays(t *testing.T) {
-	page := pages(t)["SUPPORT.md"]
+	page := pages(t)[".github/SUPPORT.md"]
 	oldest := regexp.MustCompile(`\| Go \| .*, now (1\.\d+) and 1\.\d+ \|`).FindStringSubmatch(page)
 	require.NotNil(t, oldest, "the row about Go in SUPPORT.md")
 	assert.Contains(t, pages(t)["README.md"], "with Go "+oldest[1]+" or later")

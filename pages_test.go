@@ -33,7 +33,7 @@ func filesEndingIn(t *testing.T, suffix string) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") && path != ".github" || d.Name() == "testdata" || d.Name() == "bin"):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, suffix):
 			return nil
