@@ -60,7 +60,7 @@ func priorityOf(note string) int {
 
 // Priority makes this process lead rather than candidates of a lower priority, from 0, the default, to 9.
 //
-//   - A leader of a lower priority resigns for it: at once if nobody else waits, otherwise within five
+//   - A leader of a lower priority resigns for it: at once if no other waits, otherwise within five
 //     seconds, and within thirty if the leader's client hears no wake-ups.
 //   - Of the candidates that wait, one of the highest priority leads next. A lower one that is granted the key
 //     first passes it on before it leads.
