@@ -22,7 +22,6 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 var contract = []string{
 	"Acquire", "Renew", "Release", "Leave", "Transfer", "Undo", "Break", "Look", "List",
 	"Notify", "Watch",
-	"SetLimit",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {

@@ -74,7 +74,7 @@ func ExampleWeight() {
 	fmt.Println(errors.Is(render("anna", 2), mongolock.ErrHeld))
 	fmt.Println(render("ben", 3))
 	all, err := client.Inspect(ctx, "~ all")
-	fmt.Printf("%d of %d taken: %v\n", all.Taken(), all.Limit, err)
+	fmt.Printf("%d of 20 taken: %v\n", all.Taken(), err)
 	// Output:
 	// <nil>
 	// true
@@ -82,27 +82,32 @@ func ExampleWeight() {
 	// 5 of 20 taken: <nil>
 }
 
-// While the mail server is in trouble, one connection has to do.
-func ExampleClient_SetLimit() {
+// A deploy rolls from five permits to six and back, while processes of both versions run.
+func ExampleOneOf_rollingDeploy() {
 	ctx := context.Background()
 	client := connect(memstore.New())
 	defer client.Close()
 
-	send := func() error {
-		_, err := client.TryAcquire(ctx, "smtp", mongolock.OneOf(2))
-		return err
+	granted := func(n int) *mongolock.Lease {
+		permit, err := client.TryAcquire(ctx, "smtp", mongolock.OneOf(n))
+		fmt.Printf("one of %d: %t\n", n, err == nil)
+		return permit
 	}
-	fmt.Println(client.SetLimit(ctx, "smtp", 1))
-	fmt.Println(send())
-	fmt.Println(errors.Is(send(), mongolock.ErrHeld))
-	fmt.Println(client.SetLimit(ctx, "smtp", 0)) // OneOf(2) counts again
-	fmt.Println(send())
+	var old [5]*mongolock.Lease
+	for i := range old {
+		old[i] = mustAcquire(client, "smtp", mongolock.OneOf(5))
+	}
+	granted(5)
+	sixth := granted(6)
+	_ = old[0].Release()
+	granted(5) // five are taken, four of them by the old version
+	_ = sixth.Release()
+	granted(5)
 	// Output:
-	// <nil>
-	// <nil>
-	// true
-	// <nil>
-	// <nil>
+	// one of 5: false
+	// one of 6: true
+	// one of 5: false
+	// one of 5: true
 }
 
 // The mail server allows two connections, from any number of processes.
@@ -118,11 +123,11 @@ func ExampleOneOf() {
 	_, err := client.TryAcquire(ctx, "smtp", mongolock.OneOf(2))
 	fmt.Println("a third:", errors.Is(err, mongolock.ErrHeld))
 
-	_, err = client.TryAcquire(ctx, "smtp", mongolock.OneOf(3))
+	_, err = client.TryAcquire(ctx, "smtp", mongolock.Shared())
 	fmt.Println(err)
 	// Output:
 	// a third: true
-	// mongolock: "smtp" is in use as one of 2 permits, not as one of 3 permits
+	// mongolock: "smtp" is in use as permits, not as shared
 }
 
 // A transfer needs both accounts. AcquireAll asks for them in a fixed order, so two

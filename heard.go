@@ -144,9 +144,7 @@ func (qs *queues) saw(s *store.Status) (changed bool) {
 		return false
 	}
 	last := q.view.Seen
-	q.seenAt = qs.clock.Now()
-	q.view.Read(s, q.seenAt)
+	q.view.Read(s, qs.clock.Now())
 	q.head.poke()
-	qs.pass(q)
 	return last == nil || !line.SameHolders(last, s)
 }

@@ -91,16 +91,15 @@ func (q *queue) othersWait(now monotonic.Moment) bool {
 // nowOffered returns the notices after a release: to those whose turn it is, or who look when it
 // will be.
 func (h *holding) nowOffered(e store.Ended) []store.Notice {
-	mode, limit := h.terms.mode, h.terms.limit
 	if e.Err != nil || len(e.Line) == 0 {
 		return nil
 	}
-	n := store.Status{Set: e.Set}.Offered(e.Line)
+	n := store.Status{}.Offered(e.Line)
 	if h.keep() > 0 {
 		return wake.Notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
 	if e.Left > 0 {
-		n = store.Status{Mode: mode, Limit: limit, Set: e.Set}.OfferedBeside(e.Line, e.Left)
+		n = store.Status{Mode: h.terms.mode}.OfferedBeside(e.Line, e.Left)
 	}
 	return wake.Offers(h.ref.Key, e.Line, n)
 }

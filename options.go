@@ -93,10 +93,11 @@ func Shared() AcquireOption {
 	return acquireOption(func(t *terms) error { return t.share(store.Shared, 0) })
 }
 
-// OneOf asks for one of the n permits of the key: at most n leases hold it at a time. n
-// is from 1 to 10,000. It must be the same wherever the key is used: another n returns
-// ErrModeMismatch. A call of Acquire without OneOf waits until all permits are free, and
-// meanwhile no more of them are granted. Shared and OneOf cannot be combined.
+// OneOf asks for one of n permits of the key, from 1 to 10,000: it is granted if at most n are
+// taken with it. Each call counts by its own n, whatever n the holders and other waiters named, so
+// a deploy that changes n needs nothing else. A call with a smaller n keeps its turn in line: those
+// behind it wait, even if they would fit. A call of Acquire without OneOf waits until all permits
+// are free, and meanwhile no more of them are granted. Shared and OneOf cannot be combined.
 func OneOf(n int) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if n < 1 || n > maxPermits {
@@ -106,8 +107,8 @@ func OneOf(n int) AcquireOption {
 	})
 }
 
-// Weight takes w of the n permits of OneOf(n), from 1, the default, to n. The weights of the
-// holders are never more than n in sum. A heavy claim is not overtaken: while the first in line
+// Weight takes w of the n permits of OneOf(n), from 1, the default, to n. It is granted if the
+// weights of the holders and w are at most n in sum. A heavy claim is not overtaken: while the first in line
 // waits until w permits are free, no claim behind it is granted any. So a lease that takes some
 // permits lowers the number for all others while it lasts, and ends no lease for that.
 func Weight(w int) AcquireOption {

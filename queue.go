@@ -28,12 +28,7 @@ type queue struct {
 	others    []store.Place    // who waited when this client last released the key
 	othersAt  monotonic.Moment // when that was; zero: never
 	offeredAt monotonic.Moment // when this client was last offered the key, and nobody waited yet; zero: never
-	seenAt    monotonic.Moment // when view.Seen came; zero: never
 }
-
-// passFor is how long a number of permits that was seen is taken for the present one, when a claim of
-// more would be the head: then it asks again.
-const passFor = 5 * time.Second
 
 // othersFor is how long other processes are assumed to wait, after a release found them waiting.
 const othersFor = 10 * time.Second
@@ -81,7 +76,7 @@ func (h *holding) status() store.Status {
 		since = since.Add(h.lease.granted.Sub(h.granted))
 	}
 	return store.Status{
-		Key: h.ref.Key, Mode: h.terms.mode, Limit: h.terms.limit, Now: h.since.Add(h.client.clock.Since(h.granted)),
+		Key: h.ref.Key, Mode: h.terms.mode, Now: h.since.Add(h.client.clock.Since(h.granted)),
 		Holders: []store.Holder{{
 			ID: h.ref.ID, Owner: h.client.owner, Note: h.terms.note, Since: since,
 			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()), Lingers: h.lingers,
@@ -98,32 +93,6 @@ func (w *waiter) poke() {
 	case w.nudge <- struct{}{}:
 	default:
 	}
-}
-
-// tooHeavy reports whether w wants more permits than were set when the key was last seen.
-func (q *queue) tooHeavy(w *waiter) bool {
-	return q.view.Seen != nil && q.view.Seen.Set > 0 && w.terms.weight > q.view.Seen.Set
-}
-
-// favour puts the first waiter who may have the key before a head that wants more permits than are
-// set, and reports whether there is one.
-func (q *queue) favour() bool {
-	w := q.head
-	for w != nil && q.tooHeavy(w) {
-		w = w.next
-	}
-	if w == nil || w == q.head {
-		return false
-	}
-	w.prev.next = w.next
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		q.tail = w.prev
-	}
-	w.prev, w.next, q.head.prev = nil, q.head, w
-	q.head = w
-	return true
 }
 
 // look makes the head ask for the key.

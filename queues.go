@@ -36,7 +36,7 @@ type queues struct {
 	drained  atomic.Bool   // draining is closed; set with mu held
 
 	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
-	// of, stand, pass, placeFor, unlink, leaveLines, saw, watchFor, takeIdle, dismiss, dismissAll,
+	// of, stand, placeFor, unlink, leaveLines, saw, watchFor, takeIdle, dismiss, dismissAll,
 	// nextProbe, recovered and mayProbe. The others lock it if they need it.
 	mu         sync.Mutex
 	held       holdings // those that are not settled
@@ -66,7 +66,6 @@ func (qs *queues) join(ctx context.Context, key string, t *terms, patience monot
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // it waits behind others of this process
-		qs.pass(q)
 	}
 	if h := q.holder; h != nil {
 		h.mu.Lock()
@@ -82,19 +81,6 @@ func (qs *queues) stand(q *queue) {
 	q.view = line.View{Mode: t.mode, Limit: t.limit, Place: qs.placeFor(t), Seen: q.view.Seen}
 	q.view.Look()
 	q.view.WasOffered(q.offeredAt)
-}
-
-// pass lets others of this process pass a head that wants more permits than are set, as those of other
-// processes do. Its place in the line is given up: a client has one.
-func (qs *queues) pass(q *queue) {
-	if q.head.asking || q.view.Failing() || !q.favour() {
-		return
-	}
-	if q.view.Joined {
-		qs.places.GiveUp(q.key, q.view.Place)
-	}
-	qs.stand(q)
-	q.head.poke()
 }
 
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
@@ -169,9 +155,6 @@ func (qs *queues) unlink(w *waiter) (unused places.Unused) {
 	w.prev, w.next = nil, nil
 	if !led {
 		return unused
-	}
-	if q.head != nil && q.tooHeavy(q.head) && qs.clock.Now().Sub(q.seenAt) < passFor {
-		q.favour()
 	}
 	if q.head == nil || !q.view.Serves(q.head.terms.mode, q.head.terms.limit, q.head.terms.weight) {
 		if q.view.Joined {

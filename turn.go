@@ -105,10 +105,15 @@ func (w *waiter) sleepUntil(t monotonic.Moment) move {
 }
 
 // untold reports whether those behind may share the key with a new holder, and nobody told them: as
-// nobody told this one, or as another permit has run out since.
+// nobody told this one, as another permit has run out since, or as the next one allows more permits
+// than this one did, which came before it.
 func (qs *queues) untold(w *waiter, m move, h *holding) bool {
-	if !w.terms.shares() || len(h.waiting()) == 0 {
+	behind := h.waiting()
+	if !w.terms.shares() || len(behind) == 0 {
 		return false
+	}
+	if mode, limit := behind[0].Mode(); mode == store.Permits && limit > w.terms.limit && w.terms.mode == store.Permits {
+		return true
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -142,8 +147,6 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 		w.refused, w.fault = true, nil
 		qs.watchFor(q)
 		q.view.Refused(&held.Status, m.now, now)
-		q.seenAt = now
-		qs.pass(q)
 		return nil, wake.Wanted(&held.Status), nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
 		// A claim that was not applied may have joined the line. One that goes on is seen to later: notGranted.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -262,27 +263,21 @@ func TestTheClientsLimitsDoNotEndASeat(t *testing.T) {
 }
 
 func TestAKeyOfWorkersThatIsHeldByOthersIsNamed(t *testing.T) {
-	for how, held := range map[string][]mongolock.AcquireOption{
-		"shared": {mongolock.Shared()}, "one of 2 permits": {mongolock.OneOf(2)},
-	} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, memstore.New(), 4)
-				op, err := mongolock.NewWithStore(f.in)
-				require.NoError(t, err)
-				l, err := op.Acquire(t.Context(), name+"/workers", held...)
-				require.NoError(t, err)
-				a := f.start("a")
-				err = <-a.over
-				require.ErrorIs(t, err, mongolock.ErrModeMismatch)
-				assert.EqualError(t, err, "assign: \"orders\": the key of the workers is held, and not by workers (`mongolock show orders/workers` says by whom): "+
-					`mongolock: "orders/workers" is in use as `+how+`, not as one of 5004 permits`)
-				require.NoError(t, a.client.Close())
-				require.NoError(t, l.Release())
-				require.NoError(t, op.Close())
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 4)
+		op, err := mongolock.NewWithStore(f.in)
+		require.NoError(t, err)
+		l, err := op.Acquire(t.Context(), name+"/workers", mongolock.Shared())
+		require.NoError(t, err)
+		a := f.start("a")
+		err = <-a.over
+		require.ErrorIs(t, err, mongolock.ErrModeMismatch)
+		assert.EqualError(t, err, "assign: \"orders\": the key of the workers is held, and not by workers (`mongolock show orders/workers` says by whom): "+
+			`mongolock: "orders/workers" is in use as shared, not as permits`)
+		require.NoError(t, a.client.Close())
+		require.NoError(t, l.Release())
+		require.NoError(t, op.Close())
+	})
 }
 
 // What is held by hand may keep all from working: they wait for it, slowly, and say so.
@@ -293,7 +288,7 @@ func TestWorkersThatWaitForWhatIsHeldByHandSaySoOnce(t *testing.T) {
 		says string
 	}{
 		"the seats":                   {"/workers", nil, "assign: waits until the key of the workers is free"},
-		"a seat of another number":    {"/workers", []mongolock.AcquireOption{mongolock.OneOf(5032)}, "assign: waits until the key of the workers is free"},
+		"a seat of another number":    {"/workers", []mongolock.AcquireOption{mongolock.OneOf(1), mongolock.Note("resize to 32 partitions")}, "assign: waits until the key of the workers is free"},
 		"a partition, as by a worker": {"/0003", []mongolock.AcquireOption{mongolock.Note("worker x of 99 partitions")}, "assign: waits until a partition of another number is free"},
 	} {
 		t.Run(called, func(t *testing.T) {
@@ -327,7 +322,9 @@ func TestANumberThatIsChangedByHandIsTakenOver(t *testing.T) {
 		f.broken = func(l *link) {
 			l.seen = func(s *store.Status) {
 				if changed.Load() && s.Key == name+"/workers" && s.Mode == store.Permits {
-					s.Limit = 5024
+					for i := range s.Holders {
+						s.Holders[i].Note = strings.Replace(s.Holders[i].Note, "for 16 partitions", "for 24 partitions", 1)
+					}
 				}
 			}
 		}
@@ -347,8 +344,8 @@ func TestNotesOfOthersChangeNoPlan(t *testing.T) {
 		require.NoError(t, err)
 		a := f.start("a")
 		time.Sleep(time.Second)
-		for _, note := range []string{"", "worker x", "worker x of weight 0", "worker x of weight -1", "worker x of weight 1001", "worker x of weight 9223372036854775807"} {
-			_, err := op.Acquire(t.Context(), name+"/workers", mongolock.OneOf(5016), mongolock.Note(note))
+		for _, note := range []string{"", "worker x", "worker x of weight 0 for 16 partitions", "worker x of weight -1 for 16 partitions", "worker x of weight 1001 for 16 partitions", "worker x of weight 9223372036854775807 for 16 partitions", "worker x of weight 1 for 0 partitions", "resize to 5001 partitions"} {
+			_, err := op.Acquire(t.Context(), name+"/workers", mongolock.OneOf(10_000), mongolock.Note(note))
 			require.NoError(t, err)
 		}
 		_, err = op.Acquire(t.Context(), name+"/4999", mongolock.Note("worker x of 7 partitions"))

@@ -2,13 +2,11 @@ package assign
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/store"
 )
 
 const (
@@ -65,13 +63,13 @@ func change(ctx context.Context, client *mongolock.Client, name string, n int) e
 		if err := stopAll(ctx, client, name, note); err != nil {
 			return err
 		}
-		// With a seat for the new number no worker can have one for another.
-		seat, err := client.Acquire(ctx, name+seats, seatsFor(n, note)...)
-		if errors.As(err, new(*store.MismatchError)) {
-			continue // a worker with the old number was quicker
-		}
+		// With a seat for the new number no worker keeps one for another.
+		seat, err := takeSeat(ctx, client, name, n, note)
 		if err != nil {
 			return err
+		}
+		if seat == nil {
+			continue // a worker with the old number was quicker
 		}
 		defer func() { _ = seat.Release() }()
 		break

@@ -229,7 +229,7 @@ func TestAResizeThatOthersWereQuickerThanIsAnError(t *testing.T) {
 			time.Sleep(time.Minute)
 			l := newLink(f.in, uint64(after))
 			l.claim = func(_ context.Context, c store.Claim) {
-				if c.Limit == 5024 {
+				if c.Mode == store.Permits && c.Note == "resize to 24 partitions" {
 					time.AfterFunc(after, func() { f.in.Delete(name + "/workers") })
 				}
 			}

@@ -165,8 +165,9 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 		}
 		switch {
 		case err != nil:
-		case s.resizing, n == 0 && time.Since(r.resizeAt) < resizeOver, refused && len(s.Workers) == 0:
-			// A Resize is about to say the number, or keeps the seats for those that come again.
+		case s.resizing, n == 0 && time.Since(r.resizeAt) < resizeOver, refused && len(s.Workers) == 0, s.mixed:
+			// A Resize is about to say the number, or keeps the seats for those that come again; or some came
+			// with another number, and are about to give their seats back.
 			if waits.long() {
 				r.logger.Warn("assign: waits until the key of the workers is free", "name", r.name, "key", r.name+seats, "held", s.held)
 			}
@@ -184,18 +185,18 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 				r.n = n
 			}
 			var seat *mongolock.Lease
-			if seat, err = r.client.Acquire(ctx, r.name+seats, seatsFor(r.n, fmt.Sprintf(seatNote, r.id, r.weight))...); err == nil {
+			if seat, err = takeSeat(ctx, r.client, r.name, r.n, fmt.Sprintf(seatNote, r.id, r.weight, r.n)); seat != nil {
 				r.seated = true
 				r.announce()
 				return seat, nil
 			}
 		}
-		var other *store.MismatchError
 		switch {
 		case ctx.Err() != nil:
-		case errors.As(err, &other) && partsOf(other.Live, other.Limit) > 0: // others with another number were quicker
-		case other != nil:
+		case errors.Is(err, mongolock.ErrModeMismatch):
 			return nil, fmt.Errorf("the key of the workers is held, and not by workers (`mongolock show %s` says by whom): %w", r.name+seats, err)
+		case err == nil: // others with another number came at the same time
+			backoff.Sleep(ctx, pauses.Next())
 		case !passing(err):
 			return nil, err
 		default:
@@ -204,6 +205,22 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 		}
 	}
 	return nil, nil
+}
+
+// takeSeat takes a seat for n partitions. It returns no seat and no error if seats for another number
+// are there. Of two that come at the same time with different numbers, the one whose seat was granted
+// later sees the other's. So never do both have one, and often none: each then tries again.
+func takeSeat(ctx context.Context, client *mongolock.Client, name string, n int, note string) (*mongolock.Lease, error) {
+	seat, err := client.Acquire(ctx, name+seats, seatFor(note)...)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSeats(ctx, client, name)
+	if err == nil && !s.mixed && len(s.Partitions) == n {
+		return seat, nil
+	}
+	_ = seat.Release() // its client repeats it, if that fails
+	return nil, err
 }
 
 // passing reports whether an error may be gone the next time.

@@ -156,9 +156,9 @@ func TestThePlanStaysAsItIsWhileItIsCarriedOut(t *testing.T) {
 func TestALookAtManyWorkersMakesThePartitionsOnce(t *testing.T) {
 	const workers = 200
 	now := time.Now()
-	status := mongolock.Status{Mode: store.Permits, Limit: spareSeats + maxParts, Now: now}
+	status := mongolock.Status{Mode: store.Permits, Now: now}
 	for i := range workers {
-		status.Holders = append(status.Holders, store.Holder{ID: fmt.Sprint(i), Note: fmt.Sprintf(seatNote, fmt.Sprint(i), 1), Since: now, ExpireAt: now.Add(time.Minute)})
+		status.Holders = append(status.Holders, store.Holder{ID: fmt.Sprint(i), Note: fmt.Sprintf(seatNote, fmt.Sprint(i), 1, maxParts), Since: now, ExpireAt: now.Add(time.Minute)})
 	}
 	require.Len(t, seatsOf(status).Workers, workers)
 	least := uint64(math.MaxUint64) // other tests run beside this one

@@ -20,8 +20,8 @@ const (
 	digits     = 4
 	maxName    = 1000
 	maxParts   = 5_000
-	spareSeats = 5_000 // besides one for each partition: so the limit of the permits says how many partitions there are
-	seatNote   = "worker %s of weight %d"
+	mostSeats  = 10_000 // as many workers there can be, with one that resizes
+	seatNote   = "worker %s of weight %d for %d partitions"
 	partNote   = "worker %s of %d partitions"
 	resizeNote = "resize to %d partitions"
 )
@@ -34,6 +34,7 @@ type State struct {
 	Partitions []Part   // by number; empty: no such worker is there
 
 	resizing bool   // a Resize waits for the seats, or has them all
+	mixed    bool   // there are seats for another number of partitions too
 	held     string // by whom that key is held who is no worker, and as what
 	others   string // the key of a partition of another number that is worked on still
 }
@@ -92,9 +93,9 @@ func usableSize(caller string, n int) error {
 	return nil
 }
 
-// seatsFor returns what a seat is asked for with, if there are n partitions.
-func seatsFor(n int, note string) []mongolock.AcquireOption {
-	return append(ours(), mongolock.OneOf(spareSeats+n), mongolock.Note(note))
+// seatFor returns what a seat is asked for with.
+func seatFor(note string) []mongolock.AcquireOption {
+	return append(ours(), mongolock.OneOf(mostSeats), mongolock.Note(note))
 }
 
 const forever = 100 * 365 * 24 * time.Hour
@@ -113,26 +114,30 @@ func readSeats(ctx context.Context, client *mongolock.Client, name string) (Stat
 	return seatsOf(status), nil
 }
 
+// seatsOf reads the seats. The oldest says how many partitions there are. Seats for another number are
+// those of processes that notice it only now: they are given back.
 func seatsOf(status mongolock.Status) (s State) {
-	n := partsOf(status.Mode, status.Limit)
 	for _, h := range status.Holders {
 		if !status.Live(h) {
 			continue
 		}
-		if n == 0 {
+		w, n := seatOf(h)
+		switch {
+		case status.Mode != store.Permits:
 			s.resizing = s.resizing || status.Mode == store.Exclusive
 			s.held = holding(h)
 			continue
-		}
-		if s.Partitions == nil {
+		case n > 0 && s.Partitions == nil:
 			s.Partitions = make([]Part, n)
 		}
-		w := Worker{Owner: h.Owner, Since: h.Since, Age: status.Now.Sub(h.Since), Left: status.LeftOf(h)}
-		_, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight)
-		if err == nil && w.Weight > 0 && w.Weight <= maxWeight {
-			s.Workers = append(s.Workers, w)
-		} else { // a Resize has it, or it is held by hand
+		switch {
+		case n > 0 && n != len(s.Partitions):
+			s.mixed, s.held = true, holding(h)
+		case w.ID == "": // a Resize has it, or it is held by hand
 			s.held = holding(h)
+		default:
+			w.Age, w.Left = status.Now.Sub(h.Since), status.LeftOf(h)
+			s.Workers = append(s.Workers, w)
 		}
 	}
 	for _, w := range status.Line {
@@ -149,12 +154,20 @@ func seatsOf(status mongolock.Status) (s State) {
 // holding tells of a hold, for the log.
 func holding(h store.Holder) string { return fmt.Sprintf("by %s: %q", h.Owner, h.Note) }
 
-// partsOf returns how many partitions there are if seats are held so; 0: those are no seats.
-func partsOf(m store.Mode, limit int) int {
-	if n := limit - spareSeats; m == store.Permits && n > 0 && n <= maxParts {
-		return n
+// seatOf returns whose seat a holder of the key of the workers is, by its note, and for how many
+// partitions. The worker has no ID if it is a Resize. n is 0 if it is no seat.
+func seatOf(h store.Holder) (w Worker, n int) {
+	w = Worker{Owner: h.Owner, Since: h.Since}
+	if _, err := fmt.Sscanf(h.Note, seatNote, &w.ID, &w.Weight, &n); err != nil || w.Weight < 1 || w.Weight > maxWeight {
+		w.ID, n = "", 0
+		if _, err := fmt.Sscanf(h.Note, resizeNote, &n); err != nil {
+			return w, 0
+		}
 	}
-	return 0
+	if n < 1 || n > maxParts {
+		return Worker{}, 0
+	}
+	return w, n
 }
 
 // readParts adds which worker has which partition.

@@ -105,7 +105,7 @@ func (r record) Foreign() error {
 }
 
 func (r record) Status(key string, now time.Time) store.Status {
-	return r.Seen(key, store.Exclusive, 1, now)
+	return r.Seen(key, store.Exclusive, now)
 }
 
 // residue reports whether the lock has marks that outlast its holder.

@@ -131,10 +131,3 @@ func (f *failing) List(ctx context.Context, prefix string) iter.Seq2[store.Statu
 	}
 	return f.mem.List(ctx, prefix)
 }
-
-func (f *failing) SetLimit(ctx context.Context, key string, n int) (store.Status, error) {
-	if err := f.failure(); err != nil {
-		return store.Status{}, err
-	}
-	return f.mem.SetLimit(ctx, key, n)
-}

@@ -220,7 +220,6 @@ func calls(ctx context.Context, locks *mongolocktest.Locker, lease *mongolock.Le
 		"Break":      func() error { _, err := locks.Break(ctx, "c", "why not", 0); return err },
 		"Resume":     func() error { return release(locks.Resume(ctx, ticket)) },
 		"Renew":      func() error { return lease.Renew(ctx) },
-		"SetLimit":   func() error { return locks.SetLimit(ctx, "d", 0) },
 		"List": func() error {
 			for _, err := range locks.List(ctx, "") {
 				if err != nil {

@@ -5,9 +5,8 @@
 //
 // A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
 // to the engine. Package storetest proves an implementation, and package memstore is the reference.
-// Some capabilities are optional: a store that is also a [Feed] tells waiters that a key is free, and
-// a [LimitSetter] keeps the number of permits. A wrapper's feed is found by its method Unwrap()
-// store.Store.
+// A store that is also a [Feed] tells waiters that a key is free; that is optional. A wrapper's feed
+// is found by its method Unwrap() store.Store.
 //
 // This package uses three terms. The record of a key is the data that a store keeps under it. Its
 // line has the places of those who wait (Claim.Place), first come, first served. A writer claims
@@ -55,11 +54,12 @@
 //  12. Feed. Watch needs no deadline. It yields an empty [Notice] once it is live
 //     and after every gap. An error matching [errors.ErrUnsupported] means: never
 //     ask again.
-//  13. Modes. A key has any number of shared holders, or holders of up to Limit
-//     permits, each of as many as its claim's Weight says, or one exclusive holder.
-//     A claim of permits is a mismatch if others share the key or have permits with
-//     another limit, or if its Weight is more than its Limit. A shared claim is a
-//     mismatch if others have permits. Claims of every mode wait for an exclusive
+//  13. Modes. A key has any number of shared holders, or holders of permits, each of
+//     as many as its claim's Weight says, or one exclusive holder. A claim of permits
+//     is judged by its own Limit: it is granted if what the live holders have taken
+//     and its own Weight are at most that, whatever the Limits of their claims were.
+//     A claim of permits is a mismatch if others share the key, and a shared claim if
+//     others have permits. Claims of every mode wait for an exclusive
 //     holder, and an exclusive claim waits for holders of every mode. Sharers come and go without
 //     touching each other. The last of them to go, however it goes, removes the
 //     record, unless waiters stand in line. A store may support
@@ -78,6 +78,7 @@
 //
 // # What the engine promises a store
 //
+// A claim of permits has a Limit of at least 1 and a Weight of at most that.
 // IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024 bytes. Every
 // context has a deadline, except those of Watch and List.
 // A call that writes never gets the caller's own context, but one that carries the caller's

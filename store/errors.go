@@ -139,34 +139,21 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// MismatchError refuses a claim because the key's live holders share it in another mode (readers,
-// permits), or with another number of permits. It also refuses a claim that takes more permits
-// than there are. An exclusive claim or holder is never a mismatch.
+// MismatchError refuses a claim because the key's live holders share it in another mode: it is for
+// readers, and they have permits, or the reverse. An exclusive claim or holder is never a mismatch.
 // It matches ErrModeMismatch.
 type MismatchError struct {
 	Key   string
 	Live  Mode
-	Limit int // of the live mode
 	Claim Claim
 }
 
 func (e *MismatchError) Error() string {
-	if e.Live == Permits && e.Claim.Mode == Permits && e.Claim.Limit == e.Limit && e.Claim.Weight > e.Limit {
-		return fmt.Sprintf("mongolock: %q has %d permits, and the claim takes %d", e.Key, e.Limit, e.Claim.Weight)
-	}
-	return fmt.Sprintf("mongolock: %q is in use as %s, not as %s",
-		e.Key, describe(e.Live, e.Limit), describe(e.Claim.Mode, e.Claim.Limit))
+	return fmt.Sprintf("mongolock: %q is in use as %s, not as %s", e.Key, e.Live, e.Claim.Mode)
 }
 
 // Is makes a MismatchError match ErrModeMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrModeMismatch }
-
-func describe(m Mode, limit int) string {
-	if m == Permits {
-		return fmt.Sprintf("one of %d permits", limit)
-	}
-	return string(m)
-}
 
 // BrokenError refuses to renew or transfer a holder that an operator broke.
 type BrokenError struct{ Reason string }

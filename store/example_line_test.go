@@ -162,10 +162,11 @@ func ExamplePlace_Weight() {
 	// Output: 1 4
 }
 
-// One of three permits was given back: the first in line may have it.
+// Two permits are taken. The first in line allows three and may have one, and then the next would be the
+// fourth. The last allows more, and waits behind it.
 func ExampleStatus_OfferedBeside() {
-	first, next := store.NewPlace(store.Permits, 3, "a"), store.NewPlace(store.Permits, 3, "b")
-	s := store.Status{Mode: store.Permits, Limit: 3}
-	fmt.Println(s.OfferedBeside([]store.Place{first, next}, 2))
+	line := []store.Place{store.NewPlace(store.Permits, 3, "a"), store.NewPlace(store.Permits, 3, "b"), store.NewPlace(store.Permits, 6, "c")}
+	s := store.Status{Mode: store.Permits}
+	fmt.Println(s.OfferedBeside(line, 2))
 	// Output: 1
 }

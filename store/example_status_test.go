@@ -11,7 +11,7 @@ import (
 // date is another clock's, so the store makes sure first.
 func confirming() store.Status {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return store.Status{Key: "nightly-report", Mode: store.Exclusive, Limit: 1, Now: now, Holders: []store.Holder{
+	return store.Status{Key: "nightly-report", Mode: store.Exclusive, Now: now, Holders: []store.Holder{
 		{Owner: "worker-7", ExpireAt: now.Add(-2 * time.Second), KnownBy: now.Add(12 * time.Second)},
 	}}
 }
@@ -27,15 +27,15 @@ func ExampleStatus_Confirming() {
 	// mongolock: "nightly-report" is held by worker-7, which ran out; that will be confirmed within 12s
 }
 
-// Three of five permits are taken: one holder took two.
+// Three permits are taken: one holder took two.
 func ExampleStatus_Taken() {
 	now := time.Now()
-	s := store.Status{Mode: store.Permits, Limit: 5, Now: now, Holders: []store.Holder{
+	s := store.Status{Mode: store.Permits, Now: now, Holders: []store.Holder{
 		{Owner: "worker-7", ExpireAt: now.Add(time.Second), Weight: 2}, {Owner: "worker-8", ExpireAt: now.Add(time.Second)},
 		{Owner: "worker-9", ExpireAt: now}, // it ran out
 	}}
-	fmt.Println(s.Taken(), "of", s.Limit)
-	// Output: 3 of 5
+	fmt.Println(s.Taken())
+	// Output: 3
 }
 
 func ExampleStatus_LeftOf() {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -122,20 +121,21 @@ func (s Status) Stale(w Waiter) bool {
 	return !w.Seen.Add(most).After(s.Now)
 }
 
-// Waiting returns the places that count, in their order: without those that are stale, those that
-// want more permits than are set, and passed. own, which may be empty, counts always.
+// Waiting returns the places that count, in their order: without those that are stale, and passed.
+// own, which may be empty, counts always.
 func (s Status) Waiting(own, passed Place) (line []Place) {
 	for _, w := range s.Line {
-		if w.Place == own || w.Place != passed && !s.Stale(w) && (s.Set == 0 || w.Place.Weight() <= s.Set) {
+		if w.Place == own || w.Place != passed && !s.Stale(w) {
 			line = append(line, w.Place)
 		}
 	}
 	return line
 }
 
-// Offered returns how many of the first places in line may have the key now. That is one writer,
-// or the readers up to the first writer, or the permits up to the first that takes more than the
-// live holders, and those before it, leave free. line is what Waiting returned.
+// Offered returns how many of the first places in line may have the key now, in whatever order they
+// claim it. That is one writer, or the readers up to the first writer, or the permits up to the first
+// that does not fit. With it and those before it, no more may be taken than any of them allows by its
+// own limit. line is what Waiting returned.
 func (s Status) Offered(line []Place) (n int) { return s.OfferedBeside(line, s.Taken()) }
 
 // OfferedBeside is Offered for a key of which so many permits are taken, or that has so many live
@@ -144,17 +144,17 @@ func (s Status) OfferedBeside(line []Place, taken int) (n int) {
 	if len(line) == 0 || taken > 0 && s.Mode == Exclusive {
 		return 0
 	}
-	mode, limit := line[0].Mode()
-	if mode == "" || taken > 0 && (mode != s.Mode || limit != s.Limit) {
+	mode, most := line[0].Mode()
+	if mode == "" || taken > 0 && mode != s.Mode {
 		return 0
 	}
 	if mode == Exclusive {
 		return 1
 	}
 	for _, p := range line {
-		m, l := p.Mode()
-		taken += p.Weight()
-		if m != mode || l != limit || mode == Permits && taken > cmp.Or(s.Set, limit) {
+		m, limit := p.Mode()
+		taken, most = taken+p.Weight(), min(most, limit)
+		if m != mode || mode == Permits && taken > most {
 			break
 		}
 		n++

@@ -38,7 +38,6 @@ func TestWhatIsOfferedToALine(t *testing.T) {
 	for _, c := range []struct {
 		line    string // the modes of its places
 		mode    store.Mode
-		limit   int
 		holders []time.Time // when they end
 		offered int
 	}{
@@ -46,26 +45,31 @@ func TestWhatIsOfferedToALine(t *testing.T) {
 		{line: "s,s,x,s", offered: 2},
 		{line: "s,s,s", offered: 3},
 		{line: "p2,p2,p2", offered: 2},
-		{line: "p3,p2", offered: 1},
+		{line: "p3,p2", offered: 2},
 		{line: "p3,s", offered: 1},
 		{line: "p4w3,p4,p4", offered: 2},
 		{line: "p4,p4w4,p4", offered: 1},
 		{line: "p2w3,p2", offered: 0},
-		{line: "p4w3,p4", mode: store.Permits, limit: 4, holders: []time.Time{live, live}, offered: 0},
-		{line: "p4w2,p4", mode: store.Permits, limit: 4, holders: []time.Time{live, live}, offered: 1},
-		{line: "x", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
-		{line: "s", mode: store.Exclusive, limit: 1, holders: []time.Time{live}, offered: 0},
-		{line: "s,s", mode: store.Exclusive, limit: 1, holders: []time.Time{dead}, offered: 2},
+		{line: "p4w3,p4", mode: store.Permits, holders: []time.Time{live, live}, offered: 0},
+		{line: "p4w2,p4", mode: store.Permits, holders: []time.Time{live, live}, offered: 1},
+		{line: "x", mode: store.Exclusive, holders: []time.Time{live}, offered: 0},
+		{line: "s", mode: store.Exclusive, holders: []time.Time{live}, offered: 0},
+		{line: "s,s", mode: store.Exclusive, holders: []time.Time{dead}, offered: 2},
 		{line: "x,s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
 		{line: "s,s,x", mode: store.Shared, holders: []time.Time{live, live}, offered: 2},
 		{line: "p2,s", mode: store.Shared, holders: []time.Time{live}, offered: 0},
 		{line: "p2,s", mode: store.Shared, holders: []time.Time{dead}, offered: 1},
-		{line: "p3,p3,p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, dead}, offered: 1},
-		{line: "p3", mode: store.Permits, limit: 3, holders: []time.Time{live, live, live}, offered: 0},
-		{line: "p4", mode: store.Permits, limit: 3, holders: []time.Time{live}, offered: 0},
-		{line: "s", mode: store.Permits, limit: 3, holders: []time.Time{live}, offered: 0},
+		{line: "p3,p3,p3", mode: store.Permits, holders: []time.Time{live, live, dead}, offered: 1},
+		{line: "p3", mode: store.Permits, holders: []time.Time{live, live, live}, offered: 0},
+		{line: "p4", mode: store.Permits, holders: []time.Time{live, live, live}, offered: 1},
+		{line: "p2,p3", mode: store.Permits, holders: []time.Time{live, live}, offered: 0},
+		{line: "p2,p3", mode: store.Permits, holders: []time.Time{live}, offered: 1},
+		{line: "p3,p2,p4", mode: store.Permits, holders: []time.Time{live}, offered: 1},
+		{line: "p3,p2,p4", offered: 2},
+		{line: "p6w4,p5", mode: store.Permits, holders: []time.Time{live}, offered: 1},
+		{line: "s", mode: store.Permits, holders: []time.Time{live}, offered: 0},
 	} {
-		s := store.Status{Now: now, Mode: c.mode, Limit: c.limit}
+		s := store.Status{Now: now, Mode: c.mode}
 		for _, end := range c.holders {
 			s.Holders = append(s.Holders, store.Holder{ExpireAt: end})
 		}

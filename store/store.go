@@ -14,11 +14,11 @@ type Mode string
 
 // The modes. A key has one at a time: that of its live holders. An Exclusive claim waits for
 // holders of every mode, and claims of every mode wait for an exclusive holder. Shared and
-// Permits exclude each other, as do Permits of different limits.
+// Permits exclude each other.
 const (
 	Exclusive Mode = "exclusive" // one holder
 	Shared    Mode = "shared"    // any number of readers
-	Permits   Mode = "permits"   // holders whose weights are Limit in sum at most
+	Permits   Mode = "permits"   // holders of permits; how many there are is up to each claim
 )
 
 // A Ref names one acquisition of one key.
@@ -38,8 +38,8 @@ func (r Ref) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(r)) }
 // A Claim asks for a key.
 type Claim struct {
 	Ref
-	Limit  int           // number of permits; 1 for exclusive, 0 for shared
-	Weight int           // how many of the permits it takes; 0 stands for 1
+	Limit  int           // of permits: how many may be taken, with its own, when it is granted; not used in other modes
+	Weight int           // how many permits it takes, at most Limit; 0 stands for 1
 	TTL    time.Duration // how long the grant lasts unless renewed
 	Owner  string        // the claimant, for people to read
 	Note   string        // the purpose, for people to read
@@ -140,16 +140,13 @@ func (h Holder) Format(f fmt.State, _ rune) {
 // LogValue shows the holder in a log, without its ID.
 func (h Holder) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(h)) }
 
-// A Status is a key as the store saw it at Now, by its own clock. A look at several keys may leave Set
-// out where no permits are held or waited for.
+// A Status is a key as the store saw it at Now, by its own clock.
 type Status struct {
 	Key     string
-	Mode    Mode // the holders' mode; empty if the key has no holders
-	Limit   int
+	Mode    Mode     // the holders' mode; empty if the key has no holders
 	Holders []Holder // expired ones included; ordered by Since, then ID
 	Line    []Waiter // those who wait, in their order, stale ones included
 	Now     time.Time
-	Set     int // if not 0, how many permits the key has, whatever Limit says: see LimitSetter
 }
 
 // LogValue shows the status in a log, without the holders' IDs.
@@ -208,7 +205,6 @@ type Ending struct {
 type Ended struct {
 	Line []Place // who waits, in order, without places that are stale
 	Left int     // how many permits, or holders in other modes, are left that have not run out, by their dates
-	Set  int     // as in Status, if waiters want permits and the store saw it
 	Err  error
 }
 
@@ -230,7 +226,7 @@ type Store interface {
 
 	// Leave takes a place out of the line of a key. With silent, it does so only if the place is
 	// the first in line: its waiter was offered the key and did not take it. It returns the key as
-	// it is then, with Set as in Ended; it is no error if the place is not there.
+	// it is then; it is no error if the place is not there.
 	Leave(ctx context.Context, key string, p Place, silent bool) (Status, error)
 
 	// Transfer puts a new claim in the place of a live exclusive holder, in one

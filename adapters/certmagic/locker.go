@@ -80,7 +80,7 @@ func checkLease(opts []mongolock.AcquireOption) error {
 	case status.Mode == store.Shared:
 		return errors.New("certmagiclock: NewLocker: Shared(): several processes would obtain one certificate at the same time")
 	case status.Mode == store.Permits:
-		return fmt.Errorf("certmagiclock: NewLocker: OneOf(%d): several processes would obtain one certificate at the same time", status.Limit)
+		return errors.New("certmagiclock: NewLocker: OneOf: several processes would obtain one certificate at the same time")
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func checkLease(opts []mongolock.AcquireOption) error {
 	case status.Mode == store.Shared:
 		return errors.New("cronlock: With(Shared()): several hosts would run the job at the same time")
 	case status.Mode == store.Permits:
-		return fmt.Errorf("cronlock: With(OneOf(%d)): several hosts would run the job at the same time", status.Limit)
+		return errors.New("cronlock: With(OneOf): several hosts would run the job at the same time")
 	}
 	return nil
 }

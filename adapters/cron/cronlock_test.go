@@ -99,8 +99,7 @@ func TestALeaseThatSeveralHostsMayHoldIsRefused(t *testing.T) {
 	client := mongolocktest.New(t)
 	for want, opt := range map[string]mongolock.AcquireOption{
 		"cronlock: With(Shared()): several hosts would run the job at the same time": mongolock.Shared(),
-		"cronlock: With(OneOf(3)): several hosts would run the job at the same time": mongolock.OneOf(3),
-		"cronlock: With(OneOf(1)): several hosts would run the job at the same time": mongolock.OneOf(1),
+		"cronlock: With(OneOf): several hosts would run the job at the same time":    mongolock.OneOf(1),
 		"cronlock: With: mongolock: TTL(1ns): must be between 100ms and a year":      mongolock.TTL(1),
 		"cronlock: With: mongolock: MinHold(-1s): must be positive":                  mongolock.MinHold(-time.Second),
 		"cronlock: With: mongolock: Note has 2000 bytes: at most 1024":               mongolock.Note(strings.Repeat("x", 2000)),

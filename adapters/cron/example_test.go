@@ -43,7 +43,7 @@ func ExampleWith() {
 	}
 	_, err = cronlock.New(client, cronlock.With(mongolock.OneOf(3)))
 	fmt.Println(err)
-	// Output: cronlock: With(OneOf(3)): several hosts would run the job at the same time
+	// Output: cronlock: With(OneOf): several hosts would run the job at the same time
 }
 
 // Each job has a key of its own. A host that finds it held skips the run.

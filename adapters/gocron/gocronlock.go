@@ -94,7 +94,7 @@ func checkLease(opts []mongolock.AcquireOption) error {
 	case status.Mode == store.Shared:
 		return errors.New("gocronlock: With(Shared()): several hosts would run the job at the same time")
 	case status.Mode == store.Permits:
-		return fmt.Errorf("gocronlock: With(OneOf(%d)): several hosts would run the job at the same time", status.Limit)
+		return errors.New("gocronlock: With(OneOf): several hosts would run the job at the same time")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (x *exam) foreign(ctx context.Context, name string) []finding {
 func expired(id string) bson.D {
 	past := time.UnixMilli(0)
 	return bson.D{
-		{Key: "_id", Value: id}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+		{Key: "_id", Value: id}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 		{Key: "holders", Value: bson.D{}}, {Key: "expireAt", Value: past}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: past},
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,8 +41,8 @@ type holderView struct {
 // A waiterView is a process in line as it is shown.
 type waiterView struct {
 	Owner  string     `json:"owner"`
-	Mode   store.Mode `json:"mode"` // in which it wants the key; empty if a newer version wrote the place
-	Limit  int        `json:"limit,omitempty"`
+	Mode   store.Mode `json:"mode"`             // in which it wants the key; empty if a newer version wrote the place
+	Limit  int        `json:"limit,omitempty"`  // how many permits may be taken once it has its own
 	Weight int        `json:"weight,omitempty"` // how many permits it wants, if not one
 	Since  time.Time  `json:"since"`
 	Seen   time.Time  `json:"seen"` // when it last said that it still waits
@@ -58,16 +57,14 @@ type keyView struct {
 	Key     string       `json:"key"`
 	Free    bool         `json:"free"`
 	Mode    store.Mode   `json:"mode,omitempty"`
-	Limit   int          `json:"limit,omitempty"`
-	Taken   int          `json:"taken,omitempty"` // how many of the permits
-	Set     int          `json:"set,omitempty"`   // how many permits there are, if that was set
+	Taken   int          `json:"taken,omitempty"` // how many permits
 	Holders []holderView `json:"holders"`
 	Line    []waiterView `json:"line"` // who waits, in their order
 	Now     time.Time    `json:"now"`  // the server's clock
 }
 
 func viewOf(s mongolock.Status) keyView {
-	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Limit: s.Limit, Set: s.Set, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
+	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
 	if s.Mode == store.Permits {
 		v.Taken = s.Taken()
 	}
@@ -103,18 +100,24 @@ func severalOf(weight int) int {
 // held says how a key is held.
 func (v keyView) held() string {
 	if v.Mode == store.Permits {
-		return fmt.Sprintf("%d of %d permits taken", v.Taken, cmp.Or(v.Set, v.Limit))
+		return permits(v.Taken) + " taken"
 	}
 	return string(v.Mode)
 }
 
-func inMode(m store.Mode, limit, weight int, none string) string {
-	switch {
-	case m == store.Permits && weight > 1:
-		return fmt.Sprintf("%d permits of %d", weight, limit)
-	case m == store.Permits:
-		return fmt.Sprintf("permit of %d", limit)
-	case m == "":
+func permits(n int) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return strconv.Itoa(n) + " permits"
+}
+
+// inMode says how a holder has a key, or a waiter wants it.
+func inMode(m store.Mode, weight int, none string) string {
+	switch m {
+	case store.Permits:
+		return permits(max(1, weight))
+	case "":
 		return none
 	}
 	return string(m)
@@ -127,18 +130,15 @@ func (v keyView) rows(all bool) (rows [][]cell) {
 		if h.Live || all {
 			state, tone := v.stateOf(h)
 			rows = append(rows, []cell{
-				{shown(v.Key), bold}, {inMode(v.Mode, v.Limit, h.Weight, "free"), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
+				{shown(v.Key), bold}, {inMode(v.Mode, h.Weight, "free"), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
 				{state, tone}, {v.waiters(), yellow}, {shown(h.Note), dim},
 			})
 		}
 	}
 	if len(rows) == 0 {
 		state := cell{}
-		switch {
-		case v.awaited() > 0:
+		if v.awaited() > 0 {
 			state = cell{v.next(), green}
-		case v.Set > 0:
-			state = cell{ofPermits(v.Set), plain}
 		}
 		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, state, {v.waiters(), yellow}, {}})
 	}
@@ -243,7 +243,7 @@ func (a *app) missing(ctx context.Context, coll *mongo.Collection) bool {
 }
 
 func (c *lsCmd) one(p *printer, v keyView) error {
-	if v.Free && v.awaited() == 0 && v.Set == 0 && !c.All {
+	if v.Free && v.awaited() == 0 && !c.All {
 		return nil
 	}
 	if p.asJSON {
@@ -286,15 +286,12 @@ func (c *showCmd) Run(a *app) error {
 			state = cell{"held, " + v.held(), yellow}
 		}
 		rows := [][]cell{{{"key", dim}, {shown(v.Key), bold}}, {{"state", dim}, state}}
-		if v.Set > 0 {
-			rows = append(rows, []cell{{"limit", dim}, {ofPermits(v.Set), plain}})
-		}
 		for _, h := range v.Holders {
 			left, tone := v.stateOf(h)
 			rows = append(rows,
 				[]cell{{"holder", dim}, {shown(h.Owner), plain}})
 			if h.Weight > 1 {
-				rows = append(rows, []cell{{"  has", dim}, {strconv.Itoa(h.Weight) + " permits", plain}})
+				rows = append(rows, []cell{{"  has", dim}, {permits(h.Weight), plain}})
 			}
 			rows = append(rows,
 				[]cell{{"  note", dim}, {shown(h.Note), plain}},
@@ -320,9 +317,18 @@ func (c *showCmd) Run(a *app) error {
 	})
 }
 
+// wanted says what a waiter waits for.
+func wanted(m store.Mode, limit, weight int) string {
+	text := inMode(m, weight, "in an unknown mode")
+	if m == store.Permits {
+		text += fmt.Sprintf(" of %d", limit)
+	}
+	return text
+}
+
 // waitOf says how, and for how long, a process waits.
 func (v keyView) waitOf(w waiterView) (string, tone) {
-	text := inMode(w.Mode, w.Limit, w.Weight, "in an unknown mode") + ", for " + span(v.Now.Sub(w.Since))
+	text := wanted(w.Mode, w.Limit, w.Weight) + ", for " + span(v.Now.Sub(w.Since))
 	switch {
 	case w.Stale:
 		return text + ", stale: not seen for " + span(v.Now.Sub(w.Seen)), red

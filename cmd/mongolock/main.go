@@ -55,7 +55,6 @@ type cli struct {
 	Show       showCmd       `cmd:"" help:"Show who holds a key, and who waits."`
 	Watch      watchCmd      `cmd:"" help:"Show keys as they change hands."`
 	Break      breakCmd      `cmd:"" help:"Take a key away from its holders."`
-	Limit      limitCmd      `cmd:"" help:"Set how many permits a key has."`
 	Leaders    leadersCmd    `cmd:"" help:"Show who leads."`
 	Partitions partitionsCmd `cmd:"" help:"Show which worker has which partitions."`
 	Jobs       jobsCmd       `cmd:"" help:"List scheduled jobs; run, pause, resume or forget one."`

@@ -32,8 +32,8 @@ func (*watchCmd) Help() string {
    mongolock watch billing.
 
 Watch is for people who want to see what happens now; it is not a log. On a terminal it is a table
-of all keys, elsewhere one line a change: granted, freed, ran out, broken, limit (the number of
-permits was set), or waits (a process has joined the line of the key).
+of all keys, elsewhere one line a change: granted, freed, ran out, broken, or waits (a process has
+joined the line of the key).
 
 It hears the wake-ups that waiters get, so it sees each change of a key that others wait for.
 Nothing announces other changes. For those it reads all keys now and then: a key that nobody waits
@@ -143,9 +143,6 @@ func changesOf(key string, before, now mongolock.Status, at time.Time) []change 
 			add("broken", h, h.Broken)
 		}
 	}
-	if before.Set != now.Set {
-		add("limit", mongolock.Holder{}, ofPermits(now.Set))
-	}
 	return append(all, newWaiters(before, now, at)...)
 }
 
@@ -162,7 +159,7 @@ func newWaiters(before, now mongolock.Status, at time.Time) (all []change) {
 		}
 		if !known[w.Place] {
 			mode, limit := w.Place.Mode()
-			text := inMode(mode, limit, w.Place.Weight(), "in an unknown mode")
+			text := wanted(mode, limit, w.Place.Weight())
 			if ahead > 0 {
 				text += fmt.Sprintf(", %d ahead", ahead)
 			}

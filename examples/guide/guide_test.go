@@ -172,6 +172,23 @@ func Example_readers() {
 	// Output: a writer waits for both: true
 }
 
+func Example_rollingDeploy() {
+	ctx := context.Background()
+	here, there, end := two()
+	defer end()
+	locks, others := here.locks, there.locks
+
+	one, err := locks.Acquire(ctx, "smtp", mongolock.OneOf(1)) // the old version
+	check(err)
+	two, err := others.Acquire(ctx, "smtp", mongolock.OneOf(2)) // the new one, beside it
+	check(err)
+
+	_, err = locks.TryAcquire(ctx, "smtp", mongolock.OneOf(1)) // back: it waits until no permit is taken
+	fmt.Println("its own number counts:", errors.Is(err, mongolock.ErrHeld))
+	check(errors.Join(one.Release(), two.Release()))
+	// Output: its own number counts: true
+}
+
 func Example_fence() {
 	ctx := context.Background()
 	here, there, end := two()

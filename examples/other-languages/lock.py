@@ -109,7 +109,7 @@ class Lock:
         self.id, rev, sent, end = secrets.token_hex(13), secrets.randbits(52), clock(), self._later(self.ttl)
         holder = {"owner": self.owner, "note": "", "since": DatetimeMS(self._later(0)), "expireAt": DatetimeMS(end),
                   "ttl": int(self.ttl * 1000), "beat": next(beats), "epoch": EPOCH}
-        set_ = {"mode": "exclusive", "limit": 1, "holders": {self.id: holder}, "expireAt": DatetimeMS(end)}
+        set_ = {"mode": "exclusive", "holders": {self.id: holder}, "expireAt": DatetimeMS(end)}
         update = {"$set": set_ | ({"rev": rev} if same else {})}
         if gone:
             update |= {"$pullAll": {"line": gone}, "$unset": {f"waits.{p}": "" for p in gone}}

@@ -123,7 +123,7 @@ func place(name string, mode store.Mode) store.Place {
 	return store.Place(m + ":" + name + ":" + name)
 }
 
-// status makes one from words: held=30s,10s mode=shared limit=3 line=a,s:b.
+// status makes one from words: held=30s,10s mode=shared line=a,s:b.
 func (s *script) status(words []string) *store.Status {
 	at := time.Unix(1_800_000_000, 0)
 	st := &store.Status{Key: "k", Now: at}
@@ -132,7 +132,7 @@ func (s *script) status(words []string) *store.Status {
 		switch name {
 		case "held":
 			if st.Mode == "" {
-				st.Mode, st.Limit = store.Exclusive, 1
+				st.Mode = store.Exclusive
 			}
 			for i, left := range strings.Split(value, ",") {
 				left, weight, _ := strings.Cut(left, "*")
@@ -145,11 +145,7 @@ func (s *script) status(words []string) *store.Status {
 				st.Holders = append(st.Holders, store.Holder{ID: strconv.Itoa(i), Weight: n, Since: since, ExpireAt: at.Add(s.span(left))})
 			}
 		case "mode":
-			st.Mode, st.Limit = store.Mode(value), 0
-		case "set":
-			st.Set, _ = strconv.Atoi(value)
-		case "limit":
-			st.Limit, _ = strconv.Atoi(value)
+			st.Mode = store.Mode(value)
 		case "line":
 			for name := range strings.SplitSeq(value, ",") {
 				name, age, old := strings.Cut(name, "~")

@@ -153,9 +153,10 @@ func (v *View) opens(s *store.Status) time.Duration {
 		return s.Left()
 	}
 	first := s.Waiting(v.Place, "")[0]
+	_, limit := first.Mode()
 	holders := slices.DeleteFunc(slices.Clone(s.Holders), func(h store.Holder) bool { return !s.Live(h) })
 	slices.SortFunc(holders, func(a, b store.Holder) int { return cmp.Compare(s.LeftOf(a), s.LeftOf(b)) })
-	free := cmp.Or(s.Set, s.Limit) - s.Taken()
+	free := limit - s.Taken()
 	for _, h := range holders {
 		if free += max(1, h.Weight); free >= first.Weight() {
 			return s.LeftOf(h)
@@ -172,11 +173,11 @@ func Open(s *store.Status, c *store.Claim) bool {
 	}
 	switch {
 	case s.Free():
-		return c.Mode != store.Permits || c.Weight <= cmp.Or(s.Set, c.Limit)
+		return true
 	case c.Mode == store.Exclusive || s.Mode == store.Exclusive:
 		return false
-	case s.Mode != c.Mode || s.Limit != c.Limit:
+	case s.Mode != c.Mode:
 		return true // the claim's refusal then says what does not match
 	}
-	return s.Mode == store.Shared || s.Taken()+max(1, c.Weight) <= cmp.Or(s.Set, s.Limit)
+	return s.Mode == store.Shared || s.Taken()+max(1, c.Weight) <= c.Limit
 }

@@ -21,7 +21,6 @@ const (
 	Leave
 	Undo
 	Break
-	SetLimit
 	Look
 	List
 	Notify
@@ -29,7 +28,7 @@ const (
 	calls // how many there are
 )
 
-var callNames = [calls]string{"acquire", "transfer", "renew", "release", "leave", "undo", "break", "limit", "look", "list", "notify", "watch"}
+var callNames = [calls]string{"acquire", "transfer", "renew", "release", "leave", "undo", "break", "look", "list", "notify", "watch"}
 
 // Calls counts calls of a store, by kind. A call for many keys is one.
 type Calls struct{ counts [calls]atomic.Uint64 }

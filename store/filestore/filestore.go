@@ -10,7 +10,7 @@
 // processes that share it run as one user (or as root). For processes of several users, run one
 // that holds the locks for the others, or use a server. There is no feed: waiters poll.
 //
-// Each key that is held or waited for, or whose permits were set, has a file; others have none. A call takes the file's lock
+// Each key that is held or waited for has a file; others have none. A call takes the file's lock
 // (flock, which the kernel takes back from a process that dies), reads the file, and replaces it:
 // the new content is written beside it, synced and renamed, and the directory is synced, before the
 // call answers. A process that is killed at any instant leaves the old content or the new. An
@@ -40,7 +40,6 @@
 package filestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +77,6 @@ func (s *Store) Close() error { return s.files.Close() }
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (g store.Grant, err error) {
 	if err := refuse(ctx, c.Ref); err != nil {
 		return g, err
-	}
-	if c.Mode == store.Permits && c.Weight > c.Limit {
-		return g, &store.MismatchError{Key: c.Key, Live: c.Mode, Limit: c.Limit, Claim: c}
 	}
 	err = s.edit(ctx, c.Key, func(rec *record, now time.Time) (change, error) {
 		if what, refusal := rec.refuse(now, c); refusal != nil {
@@ -144,7 +140,7 @@ func (s *Store) release(ctx context.Context, e store.Ending) (answer store.Ended
 		} else {
 			what = rec.drop(e.ID)
 		}
-		answer = store.Ended{Line: rec.status(now).Waiting("", ""), Left: rec.live(now), Set: rec.Set}
+		answer = store.Ended{Line: rec.status(now).Waiting("", ""), Left: rec.live(now)}
 		return what, nil
 	})
 	if err != nil {
@@ -232,22 +228,6 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bo
 		h.Broken, h.Reason = true, reason
 		return write, nil
 	})
-}
-
-// SetLimit sets how many permits a key has. The file stays until that is taken back.
-func (s *Store) SetLimit(ctx context.Context, key string, n int) (status store.Status, err error) {
-	if err := ended(ctx); err != nil {
-		return store.Status{}, err
-	}
-	err = s.edit(ctx, key, func(rec *record, now time.Time) (change, error) {
-		rec.Set, rec.Mode = n, cmp.Or(rec.Mode, store.Permits)
-		status = rec.status(now)
-		return rec.tidy(), nil
-	})
-	if err != nil {
-		return store.Status{}, err
-	}
-	return status, nil
 }
 
 // grant answers c, which has been added to rec. The token is drawn, and synced to the disk,

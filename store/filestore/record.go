@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +16,7 @@ type record struct {
 	Boot      string       `json:"boot"` // the start of the host from which the record's time counts
 	Zero      time.Time    `json:"zero"` // the date of that start, as the record counts; see timepiece
 	Mode      store.Mode   `json:"mode"`
-	Limit     int          `json:"limit"`
 	Holders   []fileHolder `json:"holders"`
-	Set       int          `json:"set,omitempty"` // how many permits there are; 0: Limit says it
 
 	Line []store.Waiter `json:"line,omitempty"`
 }
@@ -78,12 +75,11 @@ func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 func (r *record) refuse(now time.Time, c store.Claim) (change, error) {
 	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
-	case live > 0 && shares && r.Mode != store.Exclusive && (r.Mode != c.Mode || r.Limit != c.Limit):
-		return r.leave(c.Place, false), &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
+	case live > 0 && shares && r.Mode != store.Exclusive && r.Mode != c.Mode:
+		return r.leave(c.Place, false), &store.MismatchError{Key: c.Key, Live: r.Mode, Claim: c}
 	case r.holder(c.ID) != nil: // a copy of the claim came before: it does not wait for itself
 		return leave, &store.HeldError{Status: r.status(now)}
-	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > cmp.Or(r.Set, r.Limit)),
-		c.Mode == store.Permits && r.Set > 0 && c.Weight > r.Set,
+	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > c.Limit),
 		len(r.Line) > 0 && !r.status(now).Turn(&c):
 		what := leave
 		place := r.join(now, c)
@@ -103,7 +99,7 @@ func (r *record) admit(now time.Time, c store.Claim) {
 }
 
 func (r *record) add(now time.Time, c store.Claim) {
-	r.Mode, r.Limit = c.Mode, c.Limit
+	r.Mode = c.Mode
 	r.Holders = append(r.Holders, fileHolder{
 		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL), Weight: c.Weight,
 	})
@@ -115,9 +111,9 @@ func (r *record) drop(id string) change {
 	return r.tidy()
 }
 
-// tidy keeps a record that has holders, a line, or a number of permits that was set.
+// tidy keeps a record that has holders or a line.
 func (r *record) tidy() change {
-	if len(r.Holders) > 0 || len(r.Line) > 0 || r.Set > 0 {
+	if len(r.Holders) > 0 || len(r.Line) > 0 {
 		return write
 	}
 	return remove
@@ -132,11 +128,11 @@ func later(a, b time.Time) time.Time {
 
 // status returns the record as Look and List show it.
 func (r *record) status(now time.Time) store.Status {
-	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line), Set: r.Set}
+	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line)}
 	if len(r.Holders) == 0 {
 		return s
 	}
-	s.Mode, s.Limit = r.Mode, r.Limit
+	s.Mode = r.Mode
 	for _, h := range r.Holders {
 		s.Holders = append(s.Holders, store.Holder{
 			ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt, Broken: h.Reason, Released: h.Released, Weight: h.Weight,

@@ -22,7 +22,7 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	var foreign []error
 	for i, key := range keys {
 		rec := s.records[key]
-		all[i] = s.status(key, now)
+		all[i] = rec.status(key, now)
 		if rec != nil && rec.foreign {
 			foreign = append(foreign, rec.foreignError(key))
 		}
@@ -57,12 +57,7 @@ func (s *Store) list(prefix string) []store.Status {
 	var all []store.Status
 	for key, rec := range s.records {
 		if rec != s.spare && !rec.foreign && strings.HasPrefix(key, prefix) {
-			all = append(all, s.status(key, now))
-		}
-	}
-	for key := range s.limits {
-		if rec := s.records[key]; (rec == nil || rec == s.spare) && strings.HasPrefix(key, prefix) {
-			all = append(all, s.status(key, now))
+			all = append(all, rec.status(key, now))
 		}
 	}
 	slices.SortFunc(all, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })

@@ -34,7 +34,6 @@ type Store struct {
 	spare   *record // the empty record of the key released last; it stays in records until it is used again
 	spared  string  // that key
 	undone  undone
-	limits  map[string]int // that were set
 
 	// token is the last token. One counter serves all keys: a counter in the record
 	// would start again after a release had removed the record.
@@ -79,9 +78,6 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := refuse(ctx, c.Ref); err != nil {
 		return store.Grant{}, err
 	}
-	if c.Mode == store.Permits && c.Weight > c.Limit {
-		return store.Grant{}, &store.MismatchError{Key: c.Key, Live: c.Mode, Limit: c.Limit, Claim: c}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.undone.has(c.ID) {
@@ -98,7 +94,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	case rec.foreign:
 		return store.Grant{}, rec.foreignError(c.Key)
 	}
-	if rec.set = s.limits[c.Key]; !free || rec.set > 0 {
+	if !free {
 		if err := rec.refuse(now, &c); err != nil {
 			s.tidy(c.Key, rec)
 			return store.Grant{}, err
@@ -149,7 +145,7 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			answers[i].Left = rec.live(s.clock())
 		}
 		if len(rec.line) > 0 {
-			answers[i].Line, answers[i].Set = rec.seen(e.Key, s.clock()).Waiting("", ""), rec.set
+			answers[i].Line = rec.seen(e.Key, s.clock()).Waiting("", "")
 		}
 	}
 	return answers
@@ -164,12 +160,12 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 	defer s.mu.Unlock()
 	rec, now := s.records[key], s.clock()
 	if rec == nil || rec.foreign {
-		return s.status(key, now), rec.foreignError(key)
+		return rec.status(key, now), rec.foreignError(key)
 	}
 	if i := rec.place(p); i == 0 || i > 0 && !silent {
 		rec.line = slices.Delete(rec.line, i, i+1)
 	}
-	status := s.status(key, now)
+	status := rec.status(key, now)
 	s.tidy(key, rec)
 	return status, nil
 }

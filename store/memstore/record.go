@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,10 +12,8 @@ import (
 // is not of this library. A record without holders stays only for its line.
 type record struct {
 	mode    store.Mode
-	limit   int
 	holders []holder
 	line    []store.Waiter
-	set     int // as Store.limits has it
 
 	foreign bool
 	content any // of a foreign record
@@ -56,13 +53,12 @@ func (r *record) index(id string) int {
 func (r *record) refuse(now time.Time, c *store.Claim) error {
 	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
-	case live > 0 && shares && r.mode != store.Exclusive && (r.mode != c.Mode || r.limit != c.Limit):
+	case live > 0 && shares && r.mode != store.Exclusive && r.mode != c.Mode:
 		r.leave(c.Place)
-		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: *c}
+		return &store.MismatchError{Key: c.Key, Live: r.mode, Claim: *c}
 	case r.index(c.ID) >= 0: // a copy of the claim came before: it does not wait for itself
 		return &store.HeldError{Status: r.status(c.Key, now)}
-	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > cmp.Or(r.set, r.limit)),
-		c.Mode == store.Permits && r.set > 0 && c.Weight > r.set,
+	case live > 0 && (!shares || r.mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > c.Limit),
 		len(r.line) > 0 && !r.seen(c.Key, now).Turn(c):
 		place := r.join(now, c)
 		return &store.HeldError{Status: r.status(c.Key, now), Place: place}
@@ -78,7 +74,7 @@ func (r *record) bury(now time.Time) {
 
 // add makes c a holder.
 func (r *record) add(now time.Time, c *store.Claim) {
-	r.mode, r.limit = c.Mode, c.Limit
+	r.mode = c.Mode
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
 		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers, yields: c.Yields, weight: c.Weight,
@@ -104,11 +100,11 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	if r == nil || r.foreign {
 		return store.Status{Key: key, Now: now}
 	}
-	s := store.Status{Key: key, Now: now, Line: r.line, Set: r.set}
+	s := store.Status{Key: key, Now: now, Line: r.line}
 	if len(r.holders) == 0 {
 		return s
 	}
-	s.Mode, s.Limit = r.mode, r.limit
+	s.Mode = r.mode
 	s.Holders = make([]store.Holder, len(r.holders)) // in the order in which they came
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{

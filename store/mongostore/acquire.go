@@ -25,9 +25,6 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
 	}
-	if c.Mode == store.Permits && c.Weight > c.Limit {
-		return store.Grant{}, &store.MismatchError{Key: c.Key, Live: c.Mode, Limit: c.Limit, Claim: c}
-	}
 	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return store.Grant{}, mongoerr.NotApplied(err)
 	}
@@ -49,7 +46,7 @@ func (s *Store) claim(begun *mongolease.Claim) *claim {
 	begun.Names, begun.Ours = bson.D{{Key: "_id", Value: begun.Key}}, ours(begun.Key)
 	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
 		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
-		return s.besides(ctx, begun.Key, removed).Record.Status(begun.Key, s.base.Present()), err
+		return removed.Record.Status(begun.Key, s.base.Present()), err
 	}
 	return &claim{Claim: begun}
 }
@@ -88,9 +85,6 @@ func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 
 // contest takes a key over if no holder is live any more, and it is the claim's turn.
 func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant, error) {
-	if err := s.seeing(ctx, c.Key, c, &image); err != nil {
-		return store.Grant{}, c.Attempt.NotApplied(err)
-	}
 	still, out, err := s.steps.Contest(ctx, c.Claim, image)
 	if err != nil {
 		return store.Grant{}, err
@@ -102,9 +96,6 @@ func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant
 	c.Attempt.Answered(taken.Reply, true) // lost to a quicker claim
 	if image, err = s.obstacle(ctx, c); err != nil {
 		return store.Grant{}, err
-	}
-	if err := s.seeing(ctx, c.Key, c, &image); err != nil {
-		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
 	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
 }
@@ -174,7 +165,6 @@ func (c *claim) document(t mongolease.Tenure) mongobase.Change {
 	return mongobase.Change{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
-			{Key: fieldLimit, Value: c.Limit},
 			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.Holder(t)}}},
 			{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
 		}},

@@ -32,21 +32,19 @@ const (
 
 	sentHello = "hello: 1"
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
-
-	sentFindWithLimit = "find filter: {_id: {$in: [k, {limit: k}]}} readConcern: {level: local}"
 )
 
 // sentNew is the holder that a claim writes.
 const sentNew = "{owner: owner, note: note, since: DATE, expireAt: DATE, ttl: MS, beat: BEAT, epoch: EPOCH}"
 
 // sentHolder sets the whole map of holders to one holder.
-func sentHolder(id string) string { return sentAlone("exclusive, limit: 1", id, ", rev: REV") }
+func sentHolder(id string) string { return sentAlone("exclusive", id, ", rev: REV") }
 
 func sentAlone(mode, id, rev string) string {
 	return "update: {$set: {mode: " + mode + ", holders: {" + id + ": " + sentNew + "}, expireAt: DATE" + rev + "}, $currentDate: {at: true}}"
 }
 
-func sentUpsert(id string) string { return sentInsert("exclusive, limit: 1", id) }
+func sentUpsert(id string) string { return sentInsert("exclusive", id) }
 
 func sentInsert(mode, id string) string {
 	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} " + sentAlone(mode, id, "") + " upsert: true " + sentDurably
@@ -228,15 +226,13 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 
 	_, err = f.store.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
-	f.expect("a look", nil, "find batchSize: 3 filter: {_id: {$in: [k, {limit: k}]}} readConcern: {level: local}")
+	f.expect("a look", nil, sentFind)
 	_, err = f.store.Look(f.ctx(), []string{"k", "j", "k"})
 	require.NoError(t, err)
-	f.expect("a look at several keys that are free", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}",
-		"find batchSize: 3 filter: {_id: {$in: [{limit: k}, {limit: j}]}} readConcern: {level: local}")
+	f.expect("a look at several keys that are free", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
 	for range f.store.List(f.ctx(), "a.") {
 	}
 	f.expect("a list", nil,
-		"find batchSize: 501 filter: {_id: {$gte: {limit: a.}, $lt: {limit: a/}}, mongolock: 1, kind: limit} sort: {_id: 1} readConcern: {level: local}",
 		"find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
 }
 
@@ -419,7 +415,7 @@ func (f *fixture) plant(batch []store.Renewal) {
 	end := time.Now().Add(30 * time.Second)
 	for _, r := range batch {
 		docs = append(docs, bson.D{
-			{Key: "_id", Value: r.Key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+			{Key: "_id", Value: r.Key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 			{Key: "holders", Value: bson.D{{Key: r.ID, Value: bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: ""}, {Key: "since", Value: time.Now()}, {Key: "expireAt", Value: end}, {Key: "ttl", Value: 30_000}, {Key: "beat", Value: int64(1)}, {Key: "epoch", Value: bson.NilObjectID}}}}},
 			{Key: "expireAt", Value: end}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: time.Now()},
 		})

@@ -107,7 +107,7 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 	switches := map[string]*bool{
 		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "GrantOutOfTurn": &knob.GrantOutOfTurn,
 		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "LastDeletesHeld": &knob.LastDeletesHeld, "UndoDeletes": &knob.UndoDeletes,
-		"LimitIgnored": &knob.LimitIgnored, "LimitNotTold": &knob.LimitNotTold,
+		"LargestLimit": &knob.LargestLimit,
 	}
 	for _, race := range shareRaces {
 		t.Run(race.name, func(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 const (
 	fieldMark     = "mongolock"
 	fieldMode     = "mode"
-	fieldLimit    = "limit"
 	fieldHolders  = "holders"
 	fieldExpireAt = "expireAt"
 	fieldRev      = "rev"
@@ -48,12 +47,8 @@ type record struct {
 	size int // in bytes
 
 	mode     store.Mode
-	limit    int
 	rev      int64
 	expireAt time.Time
-
-	set      int // how many permits the key has, as another document says; 0: none does
-	knowsSet bool
 }
 
 // readRecord reads a document of any shape, in one pass.
@@ -72,9 +67,6 @@ func readRecord(raw bson.Raw) record {
 			var mode string
 			mode, hasMode = v.StringValueOK()
 			r.mode = store.Mode(mode)
-		case fieldLimit:
-			limit, _ := v.AsInt64OK()
-			r.limit = int(limit)
 		case fieldHolders:
 			holders = v
 		case fieldExpireAt:
@@ -185,9 +177,7 @@ func (r record) Foreign() error {
 }
 
 func (r record) Status(key string, now time.Time) store.Status {
-	status := r.Seen(key, r.mode, r.limit, now)
-	status.Set = r.set
-	return status
+	return r.Seen(key, r.mode, now)
 }
 
 // ours returns the filter of this library's document under a key. It names the mark: without

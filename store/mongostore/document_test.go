@@ -18,7 +18,7 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 	now := time.UnixMilli(1_800_000_000_000)
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: "n"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}}
 	ours := bson.D{
-		{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+		{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 		{Key: "holders", Value: bson.D{{Key: "ID", Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: now},
 	}
 	f.Add(marshalled(f, ours))
@@ -63,7 +63,7 @@ func TestAHolderThatNoFilterCanNameIsForeign(t *testing.T) {
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}, {Key: "ttl", Value: int64(30000)}, {Key: "beat", Value: int64(1)}}
 	for id, foreign := range map[string]bool{"ID": false, "": true, "a.b": true, "$a": true} {
 		r := readRecord(marshalled(t, bson.D{
-			{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+			{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 			{Key: "holders", Value: bson.D{{Key: id, Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: now},
 		}))
 		assert.Equal(t, foreign, r.Stranger != "", "%s: %s", id, r.Stranger)

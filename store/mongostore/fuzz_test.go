@@ -21,7 +21,7 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 	t.Helper()
 	now := bson.DateTime(1_767_225_600_000)
 	raw, err := bson.Marshal(append(bson.D{
-		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"}, {Key: fieldLimit, Value: 1},
+		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"},
 		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
 			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: mongolease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
 			{Key: mongolease.FieldTTL, Value: int64(1000)}, {Key: fieldBeat, Value: int64(1)}, {Key: fieldEpoch, Value: bson.ObjectID{3}},

@@ -32,7 +32,6 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 	} else if image, err = s.find(ctx, key); err != nil {
 		return store.Status{Key: key}, mongoerr.NotApplied(err)
 	}
-	image = s.besides(ctx, key, image)
 	return s.steps.Status(key, image.Record), image.Record.Foreign()
 }
 

@@ -39,7 +39,7 @@ func heapOfAList(t *testing.T, take func(mongolock.Status)) int {
 	end := time.Now().Add(time.Hour)
 	for i := range docs {
 		docs[i] = bson.D{
-			{Key: "_id", Value: fmt.Sprintf("key/%06d", i)}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+			{Key: "_id", Value: fmt.Sprintf("key/%06d", i)}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 			{Key: "holders", Value: bson.D{{Key: fmt.Sprint("ID", i), Value: bson.D{
 				{Key: "owner", Value: "host/1"}, {Key: "note", Value: ""}, {Key: "since", Value: end}, {Key: "expireAt", Value: end},
 				{Key: "ttl", Value: int64(30_000)}, {Key: "beat", Value: int64(i + 1)}, {Key: "epoch", Value: bson.NilObjectID},

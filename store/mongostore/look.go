@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -24,43 +23,7 @@ const listBatch = 500
 
 // List reads the keys that begin with prefix in the order of _id, which for strings is the
 // order of their bytes.
-//
-// Another find before it reads the numbers of permits that were set.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	return func(yield func(store.Status, error) bool) {
-		limits, err := s.limits(mongobase.Bare(ctx), prefix)
-		if err != nil {
-			yield(store.Status{}, mongoerr.NotApplied(err))
-			return
-		}
-		alone := func() bool { // yields the first key that has nothing but a number
-			l := limits[0]
-			limits = limits[1:]
-			return yield(record{set: l.n}.Status(l.key, s.base.Present()), nil)
-		}
-		for status, err := range s.list(ctx, prefix) {
-			if err != nil {
-				yield(status, err)
-				return
-			}
-			for len(limits) > 0 && limits[0].key < status.Key {
-				if !alone() {
-					return
-				}
-			}
-			if len(limits) > 0 && limits[0].key == status.Key {
-				status.Set, limits = limits[0].n, limits[1:]
-			}
-			if !yield(status, nil) {
-				return
-			}
-		}
-		for len(limits) > 0 && alone() {
-		}
-	}
-}
-
-func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return s.steps.List(ctx, prefix, func(ctx context.Context) (*mongobase.Cursor, error) {
 		return s.base.FindMany(ctx, s.base.Soft,
 			bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldMark, Value: shape}},

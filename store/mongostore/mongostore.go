@@ -105,7 +105,6 @@ func open(coll *mongo.Collection, conf config) *Store {
 		}
 		return rev
 	}
-	s.steps.Beside = layout{}.Beside
 	s.base.LogTo(conf.logger)
 	return s
 }

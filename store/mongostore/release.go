@@ -40,8 +40,7 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 		if e.Mode != store.Exclusive {
 			what = mongolease.Leave
 		}
-		image, err := s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, coll)
-		return s.besides(ctx, e.Key, image), err
+		return s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, coll)
 	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })}
 }
 

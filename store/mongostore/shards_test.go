@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
@@ -204,52 +203,5 @@ func TestAProcessThatAsksOnceTakesOverByTheMinuteRuleAcrossShards(t *testing.T) 
 		}
 		require.Error(t, all["k"].Err())
 		assert.GreaterOrEqual(t, time.Since(died), time.Minute)
-	})
-}
-
-// numberedApart is a key on the first shard whose number of permits, 3, is on the second.
-func (w shardedWorld) numberedApart() (c *mongolock.Client) {
-	w.t.Helper()
-	c, _ = w.process()
-	require.NoError(w.t, c.SetLimit(w.t.Context(), "near", 3))
-	return c
-}
-
-// TestANumberOfPermitsIsReadFromNoDeposedPrimary: another number was set, and clients still read the
-// old one.
-func TestANumberOfPermitsIsReadFromNoDeposedPrimary(t *testing.T) {
-	test := func(w shardedWorld) {
-		c := w.numberedApart()
-		w.Depose(1)
-		require.NoError(w.t, c.SetLimit(w.t.Context(), "near", 1))
-		_, err := c.TryAcquire(w.t.Context(), "near", mongolock.OneOf(3), mongolock.Weight(2))
-		require.ErrorIs(w.t, err, mongolock.ErrHeld, "2 of one permit of a free key")
-		first, err := c.TryAcquire(w.t.Context(), "near", mongolock.OneOf(3))
-		require.NoError(w.t, err)
-		_, err = c.TryAcquire(w.t.Context(), "near", mongolock.OneOf(3))
-		require.ErrorIs(w.t, err, mongolock.ErrHeld, "two hold one permit")
-		assert.NoError(w.t, first.Release())
-	}
-	farApart(t, test)
-	synctest.Test(t, func(t *testing.T) { test(shardedWorld{docset.New(0), t}) })
-}
-
-// TestALookThatDrawsTheTimeKeepsTheNumberOfPermits: through a router a claim that has not heard the
-// time lately writes it, and goes by the image of that.
-func TestALookThatDrawsTheTimeKeepsTheNumberOfPermits(t *testing.T) {
-	farApart(t, func(w shardedWorld) {
-		c := w.numberedApart()
-		require.NoError(w.t, c.SetLimit(w.t.Context(), "near", 1))
-		raw, err := w.Client(docset.None)
-		require.NoError(w.t, err)
-		defer func() { _ = raw.Disconnect(context.Background()) }()
-		_, err = raw.Database("d").Collection("locks").InsertOne(w.t.Context(), bson.D{ // the last holder's release was cut off
-			{Key: "_id", Value: "near"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "permits"}, {Key: "limit", Value: 3},
-			{Key: "holders", Value: bson.D{}}, {Key: "expireAt", Value: time.Now().Add(docset.Epoch)}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: time.Now().Add(docset.Epoch)},
-		})
-		require.NoError(w.t, err)
-		time.Sleep(time.Minute) // virtual
-		_, err = c.TryAcquire(w.t.Context(), "near", mongolock.OneOf(3), mongolock.Weight(2))
-		require.ErrorIs(w.t, err, mongolock.ErrHeld, "2 of one permit")
 	})
 }

@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,8 +25,7 @@ const (
 // share acquires a key in shared or permits mode. If the key is free, the command is the same
 // upsert; otherwise the claim joins, with a compare-and-swap on the document that a look showed.
 // Whether the key is held is a guess, by the claim's hint or by what was seen lately. A claim
-// that waits looks before it joins the line, so that a mismatch leaves no place there. One of
-// several permits always looks, because fewer may be set.
+// that waits looks before it joins the line, so that a mismatch leaves no place there.
 //
 // The joins of one process on one key go one at a time: of several at once all but one would
 // lose, and read again.
@@ -42,14 +40,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
 	for range joinRaces {
-		if n := image.Record.set; !image.Found() && c.Mode == store.Permits && n > 0 && c.Weight > n {
-			if c.Place == "" {
-				return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
-			}
-			if err := s.emptied(ctx, c); err != nil {
-				return store.Grant{}, c.Attempt.NotApplied(err)
-			}
-		} else if !image.Found() {
+		if !image.Found() {
 			t := s.tenure(c)
 			reply, err := s.insert(ctx, c, c.document(t), t)
 			if mongoerr.ClassOf(err) != mongoerr.DuplicateID {
@@ -62,7 +53,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 				return g, err
 			}
 		}
-		if image, err = s.look(ctx, c); err != nil {
+		if image, err = s.find(ctx, c.Key); err != nil {
 			return store.Grant{}, c.Attempt.NotApplied(err)
 		}
 	}
@@ -77,31 +68,16 @@ func (s *Store) firstLook(ctx context.Context, c *claim) (image reply, err error
 			return image, err
 		}
 	}
-	if c.Held || c.InLine || c.Offered || c.Weight > 1 || s.joins.expected(c.Key, s.base.Clock.Now()) {
-		return s.look(ctx, c)
+	if c.Held || c.InLine || c.Offered || s.joins.expected(c.Key, s.base.Clock.Now()) {
+		return s.find(ctx, c.Key)
 	}
 	return image, nil
-}
-
-// look reads the document of a key, and for a claim of permits how many of them were set.
-func (s *Store) look(ctx context.Context, c *claim) (image reply, err error) {
-	if c.Mode == store.Permits {
-		image, _, err = s.findWithLimit(ctx, c.Key)
-		if err == nil && s.untold(c, image) {
-			err = s.seeNumber(ctx, c.Key, &image, true)
-		}
-		return image, err
-	}
-	return s.find(ctx, c.Key)
 }
 
 // join makes the claim a holder beside those in the image, or refuses it because of what the
 // image shows. done is false if the document has changed since.
 func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant, done bool, err error) {
 	over, err := s.judging(ctx, c, &image)
-	if err == nil {
-		err = s.seeing(ctx, c.Key, c, &image)
-	}
 	if err != nil {
 		return g, true, c.Attempt.NotApplied(err)
 	}
@@ -170,10 +146,10 @@ func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (over map[st
 
 // mismatch refuses a claim that the present holders do not share the key with.
 func (c *claim) mismatch(now store.Status) error {
-	if len(now.Holders) == 0 || now.Mode == store.Exclusive || now.Mode == c.Mode && now.Limit == c.Limit {
+	if len(now.Holders) == 0 || now.Mode == store.Exclusive || now.Mode == c.Mode {
 		return nil
 	}
-	return &store.MismatchError{Key: c.Key, Live: now.Mode, Limit: now.Limit, Claim: c.Claim.Claim}
+	return &store.MismatchError{Key: c.Key, Live: now.Mode, Claim: c.Claim.Claim}
 }
 
 // held reports whether the claim has to wait for the present holders, or for those in line.
@@ -182,7 +158,7 @@ func (c *claim) held(now store.Status) bool {
 	for _, h := range now.Holders {
 		taken += max(1, h.Weight)
 	}
-	return taken > 0 && now.Mode == store.Exclusive || c.Mode == store.Permits && taken+max(1, c.Weight) > cmp.Or(now.Set, c.Limit) || !now.Turn(&c.Claim.Claim)
+	return taken > 0 && now.Mode == store.Exclusive || c.Mode == store.Permits && taken+max(1, c.Weight) > c.Limit || !now.Turn(&c.Claim.Claim)
 }
 
 // joining returns the compare-and-swap of a join. Its filter names the revision that was seen,
@@ -213,7 +189,7 @@ func (s *Store) joining(c *claim, seen record, left store.Status, over map[strin
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
 	if offered { // the mode may have been another since it was seen
-		set = append(set, inMode(c.Mode), bson.E{Key: fieldLimit, Value: c.Limit})
+		set = append(set, inMode(c.Mode))
 	}
 	update = mongobase.Change{
 		{Key: "$set", Value: set},

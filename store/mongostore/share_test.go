@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +32,7 @@ func permitClaim(key string, n int, ttl time.Duration) store.Claim {
 
 const sentUnawaited = "line.0: {$exists: false}"
 
-func sentSharedUpsert(id string) string { return sentInsert("shared, limit: 0", id) }
+func sentSharedUpsert(id string) string { return sentInsert("shared", id) }
 
 func sentJoin(id string) string {
 	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, " + sentUnawaited + "} update: " +
@@ -90,7 +89,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	f.acquire(f.store, waiting)
 	f.expect("the reader's turn", names, sentRefresh("ID3"),
 		"findAndModify new: true query: {_id: k, mongolock: 1, $and: [{$or: [{holders: {}}, {mode: shared}]}], line: ID3} update: "+
-			"{$set: {holders.ID2: "+sentNew+", rev: REV, mode: shared, limit: 0}, $max: {expireAt: DATE}, $currentDate: {at: true}, $pullAll: {line: [ID3]}, $unset: {waits.ID3: }} "+sentDurably)
+			"{$set: {holders.ID2: "+sentNew+", rev: REV, mode: shared}, $max: {expireAt: DATE}, $currentDate: {at: true}, $pullAll: {line: [ID3]}, $unset: {waits.ID3: }} "+sentDurably)
 	f.release(waiting.Ref)
 
 	alone := sharedClaim("k", 90*time.Second)
@@ -101,82 +100,25 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	assert.True(t, f.absent("k"), "the document is there")
 }
 
-// A claim of permits reads by the same find how many were set. One of several of a free key looks first.
-func TestEachStepOfALimitSendsWhatTheProtocolSays(t *testing.T) {
+// Whatever number the claims of the holders named, the document does not have it.
+func TestEachStepOfAPermitSendsWhatTheProtocolSays(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	f.acquire(f.store, exclusiveClaim("warm", time.Second))
 	f.tap.Take()
-	const sentNumber = "find filter: {_id: {limit: k}} limit: 1 singleBatch: true readConcern: {level: local}"
-	moved := "findAndModify new: true query: {_id: k, mongolock: 1, $and: [{$or: [{mode: permits}, {holders: {}}]}]} update: {$inc: {rev: 1}, $currentDate: {at: true}} " + sentDurably
-	set := func(n int, sent ...string) {
-		t.Helper()
-		_, err := f.store.SetLimit(f.ctx(), "k", n)
-		require.NoError(t, err)
-		f.expect("a limit", nil, append([]string{sentFindWithLimit}, append(sent, moved)...)...)
-	}
-	ofLimit := "findAndModify new: true query: {_id: {limit: k}, mongolock: 1, kind: limit, rev: REV} update: "
-	set(2, ofLimit+"{$set: {limit: 2}, $unset: {expireAt: }, $currentDate: {at: true}} upsert: true "+sentDurably)
-	set(3, ofLimit+"{$set: {limit: 3, rev: REV}, $unset: {expireAt: }, $currentDate: {at: true}} "+sentDurably)
-
-	one, two, heavy := permitClaim("k", 4, 30*time.Second), permitClaim("k", 4, 30*time.Second), permitClaim("k", 4, 30*time.Second)
+	one, two, heavy := permitClaim("k", 4, 30*time.Second), permitClaim("k", 5, 30*time.Second), permitClaim("k", 4, 30*time.Second)
 	heavy.Weight, heavy.Place = 3, store.NewPlace(store.Permits, 4, "here").Weighing(3)
 	names := []string{one.ID, two.ID, heavy.ID, string(heavy.Place)}
 	f.acquire(f.store, one)
-	f.expect("the first permit", names, sentInsert("permits, limit: 4", "ID"))
+	f.expect("the first permit", names, sentInsert("permits", "ID"))
 	f.acquire(f.store, two)
-	f.expect("the second permit", names, sentInsert("permits, limit: 4", "ID2"), sentFindWithLimit, sentJoin("ID2"))
-	assert.Equal(t, 3, f.held(f.store, heavy).Set)
-	f.expect("one of several", names, sentFindWithLimit, sentWait("ID4"), sentNumber)
+	f.expect("the second permit", names, sentInsert("permits", "ID2"), sentFind, sentJoin("ID2"))
+	f.held(f.store, heavy)
+	f.expect("one of several", names, sentFind, sentWait("ID4"))
 	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: two.Ref}})[0]
-	assert.Equal(t, store.Ended{Line: []store.Place{heavy.Place}, Left: 1, Set: 3}, ended)
-	f.expect("a leave, for one in line", names, strings.Replace(sentLeave("ID2", sentSoftly), "shared", "permits", 1), sentNumber)
-	set(0, ofLimit+"{$set: {limit: 0, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentDurably)
-}
-
-// TestALateCopyOfANumberChangesNothing: each names the one that it replaces.
-func TestALateCopyOfANumberChangesNothing(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	set := func(n int) {
-		t.Helper()
-		_, err := f.store.SetLimit(f.ctx(), "k", n)
-		require.NoError(t, err)
-	}
-	for _, before := range []int{0, 2} { // of a key that had none, and of one that had
-		_, l, err := f.store.findWithLimit(f.ctx(), "k")
-		require.NoError(t, err)
-		require.Equal(t, before, l.n)
-		set(5)
-		for _, n := range []int{3, 0, 2} {
-			set(n)
-			applied, err := f.store.writeLimit(f.ctx(), "k", 5, l)
-			require.NoError(t, err)
-			assert.False(t, applied, "a late copy")
-			status, err := f.store.Look(f.ctx(), []string{"k"})
-			require.NoError(t, err)
-			assert.Equal(t, n, status[0].Set)
-		}
-	}
-}
-
-func TestANumberThatNobodySetIsForeign(t *testing.T) {
-	document := func(limit, rev any) bson.Raw {
-		raw, err := bson.Marshal(bson.D{limitName("k"), {Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindLimit}, {Key: fieldLimit, Value: limit}, {Key: fieldRev, Value: rev}})
-		require.NoError(t, err)
-		return raw
-	}
-	for _, n := range []any{int32(7), int64(7), 7.0} {
-		l := readLimit(document(n, n))
-		assert.Equal(t, limitRecord{key: "k", n: 7, rev: 7, there: true}, l, "%T", n)
-	}
-	for _, n := range []any{2.5, -1, math.NaN(), math.Inf(1), 1e300, int64(math.MaxInt32) + 1, "7", nil} {
-		assert.NotEmpty(t, readLimit(document(n, 1)).stranger, "limit %v", n)
-	}
-	for _, rev := range []any{5.5, math.NaN(), 1e300, "7", nil} {
-		assert.NotEmpty(t, readLimit(document(2, rev)).stranger, "rev %v", rev)
-	}
+	assert.Equal(t, store.Ended{Line: []store.Place{heavy.Place}, Left: 1}, ended)
+	f.expect("a leave, for one in line", names, strings.Replace(sentLeave("ID2", sentSoftly), "shared", "permits", 1))
 }
 
 func (f *fixture) release(r store.Ref) {
@@ -249,27 +191,10 @@ var shareRaces = []struct {
 		},
 	},
 	{
-		"a permit is granted by the number that was set", "LimitIgnored",
+		"a permit is granted by the number of its own claim", "LargestLimit",
 		func(f *fixture, _ *testserver.Line) string {
-			_, err := f.store.SetLimit(f.ctx(), "k", 1)
-			require.NoError(f.t, err)
 			f.acquire(f.store, permitClaim("k", 4, time.Minute))
-			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 4, time.Minute)); err == nil {
-				return "two hold one permit"
-			}
-			return ""
-		},
-	},
-	{
-		"a join that has read another number misses", "LimitNotTold",
-		func(f *fixture, line *testserver.Line) string {
-			f.acquire(f.store, permitClaim("k", 4, time.Minute))
-			other := f.another()
-			did := meanwhile(line, isJoin, func() {
-				_, err := other.SetLimit(f.ctx(), "k", 1)
-				assert.NoError(f.t, err)
-			})
-			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 4, time.Minute)); !did() || err == nil {
+			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 1, time.Minute)); err == nil {
 				return "two hold one permit"
 			}
 			return ""

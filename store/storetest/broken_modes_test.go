@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,14 +38,23 @@ var brokenModes = []broken{
 		[]string{"NoMorePermitsAreGrantedThanTheLimit", "ContendersNeverHoldMorePermitsThanTheLimit"}},
 	{"WeightsAreNotCounted", func() store.Store { return weightsAreNotCounted{newSound()} },
 		[]string{"WeightsAreNoMoreThanTheLimitInSum", "AnExpiredWeightIsGrantedAgain", "ContendersNeverHoldMoreWeightThanTheLimit", "AHeavyClaimIsNotOvertaken"}},
-	{"HeavyIsGrantedAsOne", func() store.Store { return heavyIsGrantedAsOne{newSound()} },
-		[]string{"AWeightAboveTheLimitIsAMismatch"}},
+	{"LargestLimitCounts", func() store.Store { return newKnownLimit(func(known, own int) int { return max(known, own) }) },
+		[]string{"EachClaimIsJudgedByItsOwnLimit", "ContendersOfSeveralLimitsHeedTheirOwn"}},
+	{"SmallestLimitCounts", func() store.Store {
+		return newKnownLimit(func(known, own int) int { return min(cmp.Or(known, own), own) })
+	}, []string{"EachClaimIsJudgedByItsOwnLimit", "ASmallerLimitKeepsItsTurn"}},
+	{"FirstLimitCounts", func() store.Store { return newKnownLimit(func(known, own int) int { return cmp.Or(known, own) }) },
+		[]string{"EachClaimIsJudgedByItsOwnLimit", "ASmallerLimitKeepsItsTurn"}},
+	{"AnotherLimitIsAMismatch", func() store.Store { return anotherLimitIsAMismatch{newKnownLimit(func(_, own int) int { return own })} },
+		[]string{"EachClaimIsJudgedByItsOwnLimit", "ASmallerLimitKeepsItsTurn"}},
+	{"LargerOvertakesSmaller", func() store.Store { return largerOvertakesSmaller{newSound()} },
+		[]string{"ASmallerLimitKeepsItsTurn", "ALargerLimitLeavesEnoughForThoseBefore"}},
 	{"LightOvertakesHeavy", func() store.Store { return lightOvertakesHeavy{newSound()} },
 		[]string{"AHeavyClaimIsNotOvertaken"}},
 	{"ExpiredPermitsCount", func() store.Store { return expiredPermitsCount{newSound()} },
 		[]string{"AnExpiredPermitIsGrantedAgain"}},
 	{"MismatchIsHeld", func() store.Store { return mismatchIsHeld{newSound()} },
-		[]string{"AnotherModeOrLimitIsAMismatch"}},
+		[]string{"AnotherModeIsAMismatch"}},
 	{"ModeForEver", func() store.Store { return newModeForEver() },
 		[]string{"AModeEndsWithItsLastHolder"}},
 	{"ModesHalfDone", func() store.Store { return modesHalfDone{newSound()} },
@@ -196,11 +206,52 @@ func (s weightsAreNotCounted) Acquire(ctx context.Context, c store.Claim) (store
 	return s.Store.Acquire(ctx, c)
 }
 
-type heavyIsGrantedAsOne struct{ sound }
+// knownLimit judges claims of permits by a limit that is made of the claim's own and those that it has
+// seen of the key's earlier claims.
+type knownLimit struct {
+	sound
+	of    func(known, own int) int
+	mu    *sync.Mutex // protects known
+	known map[string]int
+}
 
-func (s heavyIsGrantedAsOne) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if c.Weight > c.Limit {
-		c.Weight = 1
+func newKnownLimit(of func(known, own int) int) knownLimit {
+	return knownLimit{newSound(), of, new(sync.Mutex), make(map[string]int)}
+}
+
+func (s knownLimit) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.Mode == store.Permits {
+		c.Limit = s.of(s.known[c.Key], c.Limit)
+		s.known[c.Key] = c.Limit
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+// anotherLimitIsAMismatch wants all holders' claims to name the same limit.
+type anotherLimitIsAMismatch struct{ knownLimit }
+
+func (s anotherLimitIsAMismatch) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	s.mu.Lock()
+	known := s.known[c.Key]
+	s.mu.Unlock()
+	if _, status := s.holder(c.Key); c.Mode == store.Permits && status.Mode == store.Permits && !status.Free() && known != c.Limit {
+		return store.Grant{}, &store.MismatchError{Key: c.Key, Live: status.Mode, Claim: c}
+	}
+	return s.knownLimit.Acquire(ctx, c)
+}
+
+// largerOvertakesSmaller grants a permit by the claim's limit alone, though others come before it.
+type largerOvertakesSmaller struct{ sound }
+
+func (s largerOvertakesSmaller) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if _, status := s.holder(c.Key); c.Mode == store.Permits && status.Taken()+max(1, c.Weight) <= c.Limit {
+		if i := slices.IndexFunc(status.Line, func(w store.Waiter) bool { return w.Place == c.Place }); c.Place != "" && i > 0 {
+			for _, w := range status.Line[:i] {
+				_, _ = s.Leave(ctx, c.Key, w.Place, false)
+			}
+		}
 	}
 	return s.Store.Acquire(ctx, c)
 }

@@ -91,7 +91,7 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"AnEndedContextIsNoVerdict"}},
 	{"GrantBoundToItsContext", func() store.Store { return grantBoundToItsContext{newSound()} },
 		[]string{"AGrantOutlivesItsContext"}},
-}, brokenLines, brokenTurns, brokenModes, brokenLimits, brokenReaders, brokenForeign, brokenFeeds, brokenBulks)
+}, brokenLines, brokenTurns, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks)
 
 type broken struct {
 	name   string

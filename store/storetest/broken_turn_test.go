@@ -34,7 +34,7 @@ var brokenTurns = []broken{
 	{"LineFullForEver", func() store.Store { return lineFullForEver{newSound()} },
 		[]string{"AFullLineLosesStalePlaces"}},
 	{"MismatchWaits", func() store.Store { return mismatchWaits{newSound()} },
-		[]string{"AMismatchLeavesNoPlace", "AnotherModeOrLimitIsAMismatch"}},
+		[]string{"AMismatchLeavesNoPlace", "AnotherModeIsAMismatch"}},
 }
 
 // lineIgnored grants a key that its holders do not keep from the claimant.

@@ -27,7 +27,7 @@ func aFreeKeyIsGranted(e *env) {
 		e.Errorf("grant: %+v", h.grant)
 	}
 	status := e.look(h.Key)
-	if status.Key != h.Key || status.Mode != store.Exclusive || status.Limit != 1 || len(status.Line) != 0 {
+	if status.Key != h.Key || status.Mode != store.Exclusive || len(status.Line) != 0 {
 		e.Errorf("status: %+v", status)
 	}
 	holder := e.only(status)
@@ -62,7 +62,7 @@ func aHeldKeyIsRefusedWithItsStatus(e *env) {
 		e.Error("a HeldError does not match ErrHeld")
 	}
 	holder := e.only(refusal.Status)
-	if refusal.Key != key || refusal.Mode != store.Exclusive || refusal.Limit != 1 ||
+	if refusal.Key != key || refusal.Mode != store.Exclusive ||
 		holder.ID != h.ID || holder.Owner != c.Owner || holder.Note != c.Note || !holder.Since.Equal(h.grant.Since) {
 		e.Errorf("the refusal does not show this holder: %+v", refusal.Status)
 	}

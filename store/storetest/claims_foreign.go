@@ -36,12 +36,8 @@ func (e *env) isForeign(h held, intact func() error) {
 		release := e.end(h.Ref, 0).Err
 		keep := e.end(h.Ref, long).Err
 		_, leave := e.store.Leave(e.ctx(), h.Key, c.Place, false)
-		set := store.ErrForeign
-		if setter, ok := store.As[store.LimitSetter](e.store); ok {
-			_, set = setter.SetLimit(e.ctx(), h.Key, 1)
-		}
 		for what, err := range map[string]error{
-			"claim": acquire, "renewal": renew, "transfer": transfer, "release": release, "release, kept": keep, "leave": leave, "number": set,
+			"claim": acquire, "renewal": renew, "transfer": transfer, "release": release, "release, kept": keep, "leave": leave,
 			"break":     e.store.Break(e.ctx(), h.Ref, "why not", false),
 			"break now": e.store.Break(e.ctx(), h.Ref, "why not", true),
 		} {

@@ -1,9 +1,9 @@
 package storetest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,11 +15,14 @@ var permitClaims = []claim{
 	{"AnExpiredPermitIsGrantedAgain", anExpiredPermitIsGrantedAgain},
 	{"WeightsAreNoMoreThanTheLimitInSum", weightsAreNoMoreThanTheLimitInSum},
 	{"AnExpiredWeightIsGrantedAgain", anExpiredWeightIsGrantedAgain},
-	{"AWeightAboveTheLimitIsAMismatch", aWeightAboveTheLimitIsAMismatch},
+	{"EachClaimIsJudgedByItsOwnLimit", eachClaimIsJudgedByItsOwnLimit},
+	{"ASmallerLimitKeepsItsTurn", aSmallerLimitKeepsItsTurn},
+	{"ALargerLimitLeavesEnoughForThoseBefore", aLargerLimitLeavesEnoughForThoseBefore},
 	{"ContendersNeverHoldMoreWeightThanTheLimit", contendersNeverHoldMoreWeightThanTheLimit},
 	{"ContendersNeverHoldMorePermitsThanTheLimit", contendersNeverHoldMorePermitsThanTheLimit},
+	{"ContendersOfSeveralLimitsHeedTheirOwn", contendersOfSeveralLimitsHeedTheirOwn},
 	{"ReadersAndWritersNeverHoldTheKeyAtOnce", readersAndWritersNeverHoldTheKeyAtOnce},
-	{"AnotherModeOrLimitIsAMismatch", anotherModeOrLimitIsAMismatch},
+	{"AnotherModeIsAMismatch", anotherModeIsAMismatch},
 	{"AModeEndsWithItsLastHolder", aModeEndsWithItsLastHolder},
 }
 
@@ -30,7 +33,7 @@ func noMorePermitsAreGrantedThanTheLimit(e *env) {
 		all = append(all, e.granted(e.permit(key, 3, long)))
 	}
 	refusal := e.refused(e.permit(key, 3, long))
-	if refusal.Mode != store.Permits || refusal.Limit != 3 || len(refusal.Holders) != 3 || refusal.Free() {
+	if refusal.Mode != store.Permits || len(refusal.Holders) != 3 || refusal.Free() {
 		e.Errorf("the fourth claim is shown %+v", refusal.Status)
 	}
 	e.heldBy(key, all...)
@@ -61,7 +64,7 @@ func weightsAreNoMoreThanTheLimitInSum(e *env) {
 	key := e.key("weights")
 	two, three := e.granted(e.weighing(key, 2, 6, long)), e.granted(e.weighing(key, 3, 6, long))
 	refusal := e.refused(e.weighing(key, 2, 6, long))
-	if refusal.Taken() != 5 || refusal.Limit != 6 || len(refusal.Holders) != 2 {
+	if refusal.Taken() != 5 || len(refusal.Holders) != 2 {
 		e.Errorf("a claim that 5 of 6 permits refuse is shown %+v", refusal.Status)
 	}
 	one := e.granted(e.weighing(key, 1, 6, long))
@@ -96,15 +99,80 @@ func anExpiredWeightIsGrantedAgain(e *env) {
 	e.refused(e.weighing(key, 2, 4, long))
 }
 
-func aWeightAboveTheLimitIsAMismatch(e *env) {
-	key := e.key("weights")
-	for range 2 { // of a free key, and of one that is held
-		_, err := e.try(e.placed(e.weighing(key, 4, 3, long)))
-		if !errors.Is(err, store.ErrModeMismatch) || !store.IsVerdict(err) {
-			e.Errorf("4 of 3 permits: %v", err)
-		}
-		e.line(key)
-		e.granted(e.weighing(key, 1, 3, long))
+// eachClaimIsJudgedByItsOwnLimit rolls a key from 2 permits to 3 and back, while holders of both numbers
+// are there.
+func eachClaimIsJudgedByItsOwnLimit(e *env) {
+	key := e.key("limits")
+	old := []held{e.granted(e.permit(key, 2, long)), e.granted(e.permit(key, 2, long))}
+	e.refused(e.permit(key, 2, long))
+	young := e.granted(e.permit(key, 3, long))
+	e.refused(e.permit(key, 3, long))
+	e.refused(e.permit(key, 2, long))
+	e.heldBy(key, old[0], old[1], young)
+
+	e.release(old[0].Ref) // 2 are taken
+	e.refused(e.permit(key, 2, long))
+	e.refused(e.weighing(key, 2, 3, long))
+	heavy := e.granted(e.weighing(key, 4, 6, long))
+	if taken := e.look(key).Taken(); taken != 6 {
+		e.Errorf("%d permits are shown as taken, not 6", taken)
+	}
+	e.refused(e.permit(key, 3, long))
+	e.ended("a weight of 4", e.end(heavy.Ref, 0), 2)
+	e.release(young.Ref)
+	back := e.granted(e.permit(key, 2, long))
+	e.refused(e.permit(key, 2, long))
+	e.refused(e.permit(key, 1, long))
+	e.heldBy(key, old[1], back)
+}
+
+// aSmallerLimitKeepsItsTurn: those behind it wait, although they would fit.
+func aSmallerLimitKeepsItsTurn(e *env) {
+	key := e.key("limits")
+	all := []held{e.granted(e.permit(key, 2, long)), e.granted(e.permit(key, 2, long))}
+	small := e.waits(e.permit(key, 2, long))
+	large := e.waits(e.permit(key, 3, long))
+	e.refused(e.permit(key, 3, long))
+	e.waits(large)
+	e.offers("while 2 are taken", e.look(key), 0)
+
+	e.ended("a permit", e.end(all[0].Ref, 0), 1, small, large)
+	e.offers("while 1 is taken", e.look(key), 1)
+	e.waits(large)
+	next := e.granted(e.anew(small))
+	e.places("grant", next.grant.Line, large)
+	e.offers("once the smaller has its permit", e.look(key), 1)
+	e.granted(e.anew(large))
+	e.refused(e.permit(key, 3, long))
+}
+
+// aLargerLimitLeavesEnoughForThoseBefore: of those to whom the key is offered one may come before
+// another, and must not take what that one needs.
+func aLargerLimitLeavesEnoughForThoseBefore(e *env) {
+	key := e.key("limits")
+	all := []held{e.granted(e.permit(key, 3, long)), e.granted(e.weighing(key, 2, 3, long))}
+	line := []store.Claim{e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 2, long)), e.waits(e.permit(key, 4, long))}
+	e.offers("while 3 are taken", e.look(key), 0)
+	e.release(all[1].Ref)
+	e.offers("while 1 is taken", e.look(key), 1)
+	for _, c := range line[1:] {
+		e.waits(c)
+	}
+	e.release(all[0].Ref)
+	e.offers("while none is taken", e.look(key), 2)
+	e.waits(line[2])
+	e.granted(e.anew(line[1]))
+	e.offers("while the second has its permit", e.look(key), 2)
+	e.granted(e.anew(line[2]))
+	e.granted(e.anew(line[0]))
+	e.refused(e.permit(key, 3, long))
+}
+
+// offers checks to how many of those in line a key is offered.
+func (e *env) offers(when string, s store.Status, want int) {
+	e.Helper()
+	if got := s.Offered(s.Waiting("", "")); got != want {
+		e.Errorf("%s, %d of those in line are offered a permit, want %d: %+v", when, got, want, s)
 	}
 }
 
@@ -119,33 +187,63 @@ func contendersNeverHoldMoreWeightThanTheLimit(e *env) {
 
 // An occupancy counts the holders of a key, and records what must never happen.
 type occupancy struct {
-	mu      sync.Mutex // protects the rest
-	sharers int
+	mu      sync.Mutex     // protects the rest
+	sharers map[string]int // the IDs of those who hold the key, and how many permits they have
 	writers int
+	most    int // the largest limit that a holder had
 	wrong   []string
-	most    int // permits that were set; 0: as many as the claims say
 }
 
-func (r *occupancy) add(c store.Claim, by int) {
+func sum(weights map[string]int) (n int) {
+	for _, w := range weights {
+		n += w
+	}
+	return n
+}
+
+// before returns who holds the key before a claim is made.
+func (r *occupancy) before() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.sharers)
+}
+
+// comes adds a holder. Those who were there before its claim and are there still were there when it was
+// granted: they count for its own limit. Those who came meanwhile may have come after it.
+func (r *occupancy) comes(c store.Claim, before map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.Mode == store.Exclusive {
-		r.writers += by
+		r.writers++
 	} else {
-		r.sharers += by * max(1, c.Weight)
+		r.sharers[c.ID] = max(1, c.Weight)
 	}
-	if r.writers > 1 || r.writers > 0 && r.sharers > 0 || c.Mode == store.Permits && r.sharers > cmp.Or(r.most, c.Limit) {
-		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d sharers hold the key at once", r.writers, r.sharers))
+	if r.writers > 1 || r.writers > 0 && len(r.sharers) > 0 {
+		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d sharers hold the key at once", r.writers, len(r.sharers)))
 	}
+	if c.Mode != store.Permits {
+		return
+	}
+	maps.DeleteFunc(before, func(id string, _ int) bool { return r.sharers[id] == 0 })
+	r.most = max(r.most, c.Limit)
+	if taken := sum(before) + r.sharers[c.ID]; taken > c.Limit || sum(r.sharers) > r.most {
+		r.wrong = append(r.wrong, fmt.Sprintf("a claim of limit %d was granted, and %d permits are taken with it", c.Limit, max(taken, sum(r.sharers))))
+	}
+}
+
+func (r *occupancy) goes(c store.Claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Mode == store.Exclusive {
+		r.writers--
+	}
+	delete(r.sharers, c.ID)
 }
 
 // contend starts one contender for each kind of claim, and checks that they never hold
 // the key together when they must not.
-func (e *env) contend(kinds ...func() store.Claim) { e.contendFor(0, kinds...) }
-
-// contendFor is contend for a key of which so many permits were set.
-func (e *env) contendFor(set int, kinds ...func() store.Claim) {
-	holding := occupancy{most: set}
+func (e *env) contend(kinds ...func() store.Claim) {
+	holding := occupancy{sharers: make(map[string]int)}
 	var wg sync.WaitGroup
 	give := time.Now().Add(bound)
 	for i, kind := range kinds {
@@ -155,10 +253,11 @@ func (e *env) contendFor(set int, kinds ...func() store.Claim) {
 				if served%3 == 2 && i%2 == 0 {
 					c.TTL = short // never released; it expires
 				}
+				before := holding.before()
 				h, err := e.try(c)
 				if err == nil {
 					served++
-					e.holdFor(&holding, h)
+					e.holdFor(&holding, h, before)
 				} else if !errors.Is(err, store.ErrHeld) {
 					e.Errorf("contending for %q: %v", c.Key, err)
 					return
@@ -174,17 +273,17 @@ func (e *env) contendFor(set int, kinds ...func() store.Claim) {
 }
 
 // holdFor holds the key for a while, and then releases it or lets it expire.
-func (e *env) holdFor(holding *occupancy, h held) {
+func (e *env) holdFor(holding *occupancy, h held, before map[string]int) {
 	if !h.inTime() {
 		return
 	}
-	holding.add(h.Claim, 1)
+	holding.comes(h.Claim, before)
 	if h.TTL == short {
 		e.sleepUntil(h.honoured().Add(-short / 4))
 	} else {
 		time.Sleep(time.Millisecond)
 	}
-	holding.add(h.Claim, -1)
+	holding.goes(h.Claim)
 	if h.TTL == short {
 		return
 	}
@@ -202,6 +301,15 @@ func contendersNeverHoldMorePermitsThanTheLimit(e *env) {
 	e.contend(kinds...)
 }
 
+func contendersOfSeveralLimitsHeedTheirOwn(e *env) {
+	key := e.key("limits")
+	var kinds []func() store.Claim
+	for i := range e.rounds(8, 6) {
+		kinds = append(kinds, func() store.Claim { return e.weighing(key, 1+i%2, 2+i%3, long) })
+	}
+	e.contend(kinds...)
+}
+
 func readersAndWritersNeverHoldTheKeyAtOnce(e *env) {
 	key := e.key("shared")
 	var kinds []func() store.Claim
@@ -211,24 +319,22 @@ func readersAndWritersNeverHoldTheKeyAtOnce(e *env) {
 	e.contend(kinds...)
 }
 
-func anotherModeOrLimitIsAMismatch(e *env) {
+func anotherModeIsAMismatch(e *env) {
 	shared, permits := e.key("shared"), e.key("permits")
 	e.granted(e.reader(shared, long))
 	e.granted(e.permit(permits, 3, long))
 	for _, c := range []store.Claim{
 		e.permit(shared, 3, long),
 		e.reader(permits, long),
-		e.permit(permits, 4, long),
 	} {
 		c = e.placed(c) // it does not wait all the same
 		e.unchanged(c.Key, func() {
 			_, err := e.try(c)
 			var mismatch *store.MismatchError
 			if !errors.As(err, &mismatch) || !errors.Is(err, store.ErrModeMismatch) {
-				e.Errorf("%s of limit %d on %q: got %v, want a *MismatchError", c.Mode, c.Limit, c.Key, err)
-			} else if status := e.look(c.Key); mismatch.Key != c.Key || mismatch.Live != status.Mode || mismatch.Limit != status.Limit ||
-				mismatch.Claim.Mode != c.Mode || mismatch.Claim.Limit != c.Limit {
-				e.Errorf("the mismatch does not name both modes and limits: %+v", mismatch)
+				e.Errorf("%s on %q: got %v, want a *MismatchError", c.Mode, c.Key, err)
+			} else if status := e.look(c.Key); mismatch.Key != c.Key || mismatch.Live != status.Mode || mismatch.Claim.Mode != c.Mode {
+				e.Errorf("the mismatch does not name both modes: %+v", mismatch)
 			}
 		})
 	}
@@ -241,7 +347,7 @@ func aModeEndsWithItsLastHolder(e *env) {
 	dies := e.granted(e.reader(key, short))
 	e.outlive(dies)
 	next := e.granted(e.permit(key, 5, long))
-	if status := e.look(key); status.Mode != store.Permits || status.Limit != 5 {
+	if status := e.look(key); status.Mode != store.Permits {
 		e.Errorf("status: %+v", status)
 	}
 	e.heldBy(key, next)

@@ -7,7 +7,7 @@
 //
 // [Run] makes one subtest for each claim of the contract, on a store that has its time from a
 // testing/synctest bubble ([Virtual]), or on one that waits in real time. A store that is also a
-// store.Feed or a store.LimitSetter is tested as that too. The interfaces [Purger],
+// store.Feed is tested as that too. The interfaces [Purger],
 // [Ager] and [Stranger] let the suite reach what a store's methods do not show. A store that passes can
 // be used with mongolock.NewWithStore.
 //

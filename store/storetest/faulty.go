@@ -11,7 +11,7 @@ import (
 // An Op names a kind of call.
 type Op string
 
-// The operations of a Store, of a LimitSetter and of a Feed.
+// The operations of a Store and of a Feed.
 const (
 	OpAcquire  Op = "acquire"
 	OpRenew    Op = "renew"
@@ -20,7 +20,6 @@ const (
 	OpTransfer Op = "transfer"
 	OpUndo     Op = "undo"
 	OpBreak    Op = "break"
-	OpSetLimit Op = "set limit"
 
 	OpLook   Op = "look"
 	OpList   Op = "list"
@@ -38,8 +37,7 @@ const (
 //	lift := f.Until(storetest.Hang, storetest.OpRenew)  // every renewal, until lifted
 //	up := f.Down()                                      // everything, the feed too
 //
-// It is a Feed and a LimitSetter whatever it wraps. Over a store that is not, their calls answer
-// errors.ErrUnsupported.
+// It is a Feed whatever it wraps. Over a store that is not, its calls answer errors.ErrUnsupported.
 type Faulty struct {
 	store.Store // the real store; calls on it directly meet no fault
 

@@ -151,22 +151,6 @@ func (f *Faulty) List(ctx context.Context, prefix string) iter.Seq2[store.Status
 	}
 }
 
-// SetLimit passes the call on, or does what a Fault says.
-func (f *Faulty) SetLimit(ctx context.Context, key string, n int) (store.Status, error) {
-	var s store.Status
-	if err := f.do(ctx, OpSetLimit, []store.Ref{{Key: key}}, func(ctx context.Context) (err error) {
-		setter, ok := store.As[store.LimitSetter](f.Store)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		s, err = setter.SetLimit(ctx, key, n)
-		return err
-	}); err != nil {
-		return store.Status{}, err
-	}
-	return s, nil
-}
-
 // Notify passes the call on, or does what a Fault says.
 func (f *Faulty) Notify(ctx context.Context, all ...store.Notice) error {
 	mine := slices.Clone(all)

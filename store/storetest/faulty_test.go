@@ -210,11 +210,10 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 		_, leave := f.Leave(ctx, "k", "x:here:0", false)
 		_, undo := f.Undo(ctx, c.Ref, nil)
 		_, look := f.Look(ctx, []string{"k"})
-		_, limit := f.SetLimit(ctx, "k", 1)
 		errs := map[Op]error{
 			OpAcquire: acquire, OpRenew: renew[0].Err, OpTransfer: transfer, OpRelease: release[0].Err, OpLeave: leave,
 			OpUndo: undo, OpBreak: f.Break(ctx, c.Ref, "why", true), OpLook: look,
-			OpNotify: f.Notify(ctx, store.Notice{}), OpSetLimit: limit,
+			OpNotify: f.Notify(ctx, store.Notice{}),
 		}
 		for _, err := range f.List(ctx, "") {
 			errs[OpList] = err

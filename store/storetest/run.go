@@ -83,8 +83,8 @@ type Ager interface {
 
 // Run proves that a store keeps the contract of package store, with one subtest for
 // each claim. The store that newStore returns, or a store that it wraps (by a method
-// Unwrap() store.Store), may also be a store.Feed, a store.LimitSetter,
-// a Purger and a Stranger; only then the claims about these are made.
+// Unwrap() store.Store), may also be a store.Feed, a Purger and a Stranger; only then the
+// claims about these are made.
 //
 // Each claim asks newStore for a store, inside the bubble if there is one. All of them
 // may be the same store, because keys are unique. One more store is made first, to
@@ -123,9 +123,6 @@ func claimsOn(s store.Store) []claim {
 		undoClaims, breakClaims, bulkClaims, lineClaims, turnClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
 	if sharesKeys(s) {
 		all = append(all, slices.Concat(sharedClaims, permitClaims, sharedBulkClaims, sharedTurnClaims)...)
-		if _, ok := store.As[store.LimitSetter](s); ok {
-			all = append(all, limitClaims...)
-		}
 	} else {
 		all = append(all, exclusiveOnlyClaims...)
 	}

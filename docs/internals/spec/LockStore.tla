@@ -22,10 +22,9 @@ Mapped ==
                                     broken   |-> doc.holders[i].barred /\ Barred = "broken",
                                     released |-> doc.holders[i].barred /\ Barred = "released", weight |-> 1]
                               ELSE [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE, weight |-> 1]],
-   line    |-> <<>>,
-   set     |-> 0]
+   line    |-> <<>>]
 
-S == INSTANCE Store WITH Places <- {}, Alike <- FALSE, Unasked <- {}, Keeps <- {1}, Sets <- {}, Lates <- 0..MaxNow, Lazy <- TRUE, key <- Mapped
+S == INSTANCE Store WITH Places <- {}, Alike <- FALSE, Unasked <- {}, Keeps <- {1}, Lates <- 0..MaxNow, Lazy <- TRUE, key <- Mapped
 
 \* How long a command was on its way, which its end tells.
 Late(c, lasts) == Clock - (c.end - lasts)

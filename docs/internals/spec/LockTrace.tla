@@ -54,7 +54,7 @@ Full(t, r, l) ==
   [k |-> t[1], op |-> t[2], id |-> t[3], p |-> t[3], n |-> t[4], client |-> t[6], began |-> t[7],
    inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), nobody |-> Bit(8), stays |-> Bit(16), unheld |-> Bit(32), majorly |-> Bit(64), lingers |-> Bit(128),
    sharable |-> Bit(256), dated |-> Bit(512), spots |-> l[1], whole |-> l[2], out |-> l[3], joins |-> l[4],
-   mode |-> r[8], limit |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
+   mode |-> r[8], permits |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
    drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17]]
 Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0>>
 NoLine  == <<{}, <<>>, {}, 0>>
@@ -75,7 +75,7 @@ InNobody  == {"note", "look", "delete"}      \* about no attempt
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
           bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1,
           client |-> -1, lingers |-> FALSE, hears |-> -1, asked |-> 0, uses |-> 0, open |-> FALSE]
-Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, line |-> <<>>, limit |-> 0, lasts |-> [i \in Ids |-> 0]]
+Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, line |-> <<>>, permits |-> 0, lasts |-> [i \in Ids |-> 0]]
 Clients == 0..9
 Never   == 2000000000
 
@@ -190,7 +190,7 @@ Asked1(d, c) ==
   /\ c.whole # <<>> => d.line = c.whole
   /\ \A x \in c.spots : InLine(d.line, x)
   /\ c.unheld => Holders(d) = {}
-  /\ c.sharable => (Holders(d) = {} \/ (Shared(d) /\ d.limit = 0))
+  /\ c.sharable => (Holders(d) = {} \/ (Shared(d) /\ d.permits = 0))
 Finds(d, c) == Asked1(d, c) /\
   CASE TakesOffer(c) -> d.exists
     [] c.op = "transfer" -> /\ d.exists /\ (c.rev = NoRev \/ d.rev = c.rev) /\ Holds(d, c.old)
@@ -212,7 +212,7 @@ Leaves(d, c) ==
      !.line = IF ~left.exists THEN <<>> ELSE IF c.joins # 0 THEN Append(line, c.joins) ELSE line,
      !.lasts = IF c.op \in Claims \cup {"min-hold"} THEN [@ EXCEPT ![c.id] = c.lasts]
                ELSE IF c.op = "renew" THEN [@ EXCEPT ![c.id] = Max(@, c.lasts)] ELSE @,
-     !.limit = IF c.op \in Claims /\ c.limit >= 0 THEN c.limit ELSE @]
+     !.permits = IF c.op \in Claims /\ c.permits >= 0 THEN c.permits ELSE @]
 
 RememberIt(d, c) ==
   IF c.op = "look" \/ (c.p = 0 /\ c.op # "delete") THEN d
@@ -245,7 +245,6 @@ Run(k, term, hit, clock, o) ==
   /\ Need((term = election /\ ~hit) => (~finds \/ c.dated), "the server has not executed what matches")
   \* A leave keeps rev. It may be on a deposed primary alone, where the claim's look was answered (§4.2).
   /\ Need(swapped => \A i \in Holders(d) \ ({x.id : x \in c.drop} \cup {c.old}) : proc[i].left, "it drops a holder that it does not name")
-  /\ Need((hit /\ c.op = "join" /\ after.limit > 0) => Cardinality(Holders(after)) <= after.limit, "more holders than permits")
   /\ Need((hit /\ c.op = "join") => \A i \in Holders(after) : after.holders[i].mode = "shared", "readers beside a writer")
   /\ Need(hit => Shows(after, o), "it leaves another document than the specification says")
   /\ IF term = election

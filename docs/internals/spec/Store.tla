@@ -16,28 +16,26 @@ EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS Ids,      \* the acquisitions; one that is no holder any more stands for the next, too
           Alike,    \* whether one that is none may stand for all that are none, as they are numbers and alike
-          Modes,    \* a subset of {"exclusive", "shared", "permits 2", "permits 1", "both of 2"}: the last is two permits at once
+          Modes,    \* a subset of {"exclusive", "shared", "permits 1", "permits 2", "both of 2"}: one permit where one or two may be taken; two at once
           Places,   \* numbers of places; one that is not in line stands for the next, too
           Unasked,  \* the names of calls that nobody makes
           TTL,
           Keeps,    \* for how many more ticks a release under MinHold keeps the key
-          Sets,     \* the numbers of permits that may be set
           Lates,    \* how late a call is applied: {0} for calls that are answered
           Lazy      \* whether holders that have run out may stay in the record after a sharer came
 
 VARIABLE key
 
 NoHolder == [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE, weight |-> 1]
-Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], line |-> <<>>, set |-> 0]
+Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], line |-> <<>>]
 Granted(left, weight) == [there |-> TRUE, left |-> left, broken |-> FALSE, released |-> FALSE, weight |-> weight]
 
-\* What a claim asks for: the mode that its key has then, and how many permits.
-Kind(m)   == IF m = "both of 2" THEN "permits 2" ELSE m
+\* What a claim asks for: the mode that its key has then, how many permits, and how many may be taken with them. 0: any number of
+\* readers. The record does not keep that number: each claim is judged by its own.
+Limit(m)  == CASE m = "permits 1" -> 1 [] m \in {"permits 2", "both of 2"} -> 2 [] OTHER -> 0
+Kind(m)   == IF Limit(m) > 0 THEN "permits" ELSE m
 Weight(m) == IF m = "both of 2" THEN 2 ELSE 1
-Limit(m)  == CASE Kind(m) = "permits 1" -> 1 [] Kind(m) = "permits 2" -> 2 [] OTHER -> 0
 
-\* How many permits count: those of the claim, unless another number was set. 0: any number of readers.
-Number(k, m) == IF Limit(m) > 0 /\ k.set > 0 THEN k.set ELSE Limit(m)
 Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
 
@@ -66,24 +64,22 @@ Names(line)   == [j \in 1..Len(line) |-> line[j].place]
 Before(line, p) == IF At(line, p) > 0 THEN SubSeq(line, 1, At(line, p) - 1) ELSE line
 After(line, p)  == IF At(line, p) > 0 THEN SubSeq(line, At(line, p) + 1, Len(line)) ELSE <<>>
 
-\* The places that stay when one behind them is granted: fresh ones, but for one that is passed. Those count, unless they ask
-\* for more permits than are set.
-Staying(line, pass)     == SelectSeq(line, LAMBDA x : x.fresh /\ x.place # pass)
-Counting(k, line, pass) == SelectSeq(Staying(line, pass), LAMBDA x : k.set = 0 \/ Weight(x.mode) <= k.set)
+\* The places that count, and stay when one behind them is granted: fresh ones, but for one that is passed.
+Counting(line, pass) == SelectSeq(line, LAMBDA x : x.fresh /\ x.place # pass)
 
-\* How many of the first in a line, all of which count, may have the key now: of permits those before the first that asks for
-\* more than are left.
+\* How many of the first in a line, all of which count, may have the key now, in any order: of permits those before the first
+\* with which more would be taken than it, or one before it, allows.
 Offered(k, line) ==
   LET m       == Kind(line[1].mode)
       fits(n) == /\ \A j \in 1..n : Kind(line[j].mode) = m
                  /\ m = "exclusive" => n <= 1
-                 /\ Limit(m) > 0 => Taken(k) + Asked(line, n) <= Number(k, m)
+                 /\ m = "permits" => \A j \in 1..n : Taken(k) + Asked(line, n) <= Limit(line[j].mode)
   IN IF line = <<>> THEN 0 ELSE IF Alive(k) # {} /\ (k.mode = "exclusive" \/ k.mode # m) THEN 0
      ELSE CHOOSE n \in 0..Len(line) : (n = 0 \/ fits(n)) /\ (n = Len(line) \/ ~fits(n + 1))
 
 \* Whether a claim in mode m, with place p or none, comes next. Holders may refuse it all the same.
 Turn(k, m, p, pass) ==
-  LET ahead == Counting(k, Before(k.line, p), pass) IN
+  LET ahead == Counting(Before(k.line, p), pass) IN
   ahead = <<>> \/ (At(k.line, p) > 0 /\ Len(ahead) < Offered(k, Append(ahead, [place |-> p, mode |-> m, fresh |-> TRUE])))
 
 \* A claim that has to wait stands last, or where it stood.
@@ -94,7 +90,7 @@ Joined(line, m, p) ==
 \* A holder goes. The record stays for those in line.
 Without(k, i) ==
   LET holders == [k.holders EXCEPT ![i] = NoHolder] IN
-  IF There(k) = {i} THEN [Free EXCEPT !.line = k.line, !.set = k.set] ELSE [k EXCEPT !.holders = holders]
+  IF There(k) = {i} THEN [Free EXCEPT !.line = k.line] ELSE [k EXCEPT !.holders = holders]
 
 -----------------------------------------------------------------------------
 (* The calls: what may be answered, and the record afterwards. *)
@@ -105,12 +101,12 @@ Acquire(k, i, m, p, pass, late) ==
   LET shares   == m # "exclusive"
       mismatch == Alive(k) # {} /\ shares /\ k.mode # "exclusive" /\ k.mode # Kind(m)
       refused  == \/ Alive(k) # {} /\ (~shares \/ k.mode = "exclusive")
-                  \/ Limit(m) > 0 /\ Taken(k) + Weight(m) > Number(k, m)
+                  \/ Limit(m) > 0 /\ Taken(k) + Weight(m) > Limit(m)
       stay     == IF Lazy /\ shares /\ k.mode = Kind(m) THEN SUBSET Over(k) ELSE {{}}
-      line     == Staying(Before(k.line, p), pass) \o After(k.line, p)
+      line     == Counting(Before(k.line, p), pass) \o After(k.line, p)
       waits    == [k EXCEPT !.line = Joined(@, m, p)]
       granted  == {Says(<<"granted", Names(line)>>,
-                        [mode |-> Kind(m), line |-> line, set |-> k.set,
+                        [mode |-> Kind(m), line |-> line,
                          holders |-> [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late), Weight(m))
                                                     ELSE IF j \in Alive(k) \cup kept THEN k.holders[j] ELSE NoHolder]]) : kept \in stay}
   IN
@@ -127,7 +123,7 @@ Renew(k, i, late) ==
   ELSE {Says(<<"renewed">>, [k EXCEPT !.holders[i].left = Max(@, TTL - late)])}
 
 \* Its answer has who waits and counts, and how many holders are left, by their permits.
-Released(before, after) == Says(<<"released", Names(Counting(before, before.line, 0)), Taken(after)>>, after)
+Released(before, after) == Says(<<"released", Names(Counting(before.line, 0)), Taken(after)>>, after)
 
 Release(k, i) == IF k.holders[i].there THEN {Released(k, Without(k, i))} ELSE {Says(<<"gone">>, k)}
 
@@ -156,13 +152,10 @@ UndoTransfer(k, to, from) ==
 \* A waiter's place is taken out of the line; with silent, only if it is the first.
 Leave(k, p, silent) == {Says(<<"done">>, IF silent /\ At(k.line, p) # 1 THEN k ELSE [k EXCEPT !.line = Out(@, p)])}
 
-\* Sets how many permits there are, until it is set again; 0: the number that claims name. It ends nothing.
-SetLimit(k, n) == {Says(<<"done">>, [k EXCEPT !.set = n])}
-
-\* What nobody calls: time, and the TTL index, which leaves the number that was set.
+\* What nobody calls: time, and the TTL index.
 Tick(k)  == {Says(<<>>, [k EXCEPT !.holders = [i \in Ids |-> [@[i] EXCEPT !.left = Max(0, @ - 1)]],
                                   !.line = [j \in 1..Len(@) |-> [@[j] EXCEPT !.fresh = FALSE]]])}
-Sweep(k) == {Says(<<>>, [Free EXCEPT !.set = k.set])}
+Sweep(k) == {Says(<<>>, Free)}
 
 -----------------------------------------------------------------------------
 (* A call is <<name, arguments>>.  An id is claimed once: by one that is no holder.  A place has one mode, and a claim may  *)
@@ -190,8 +183,7 @@ Calls(k) ==
         ELSE {})
   \cup {<<"undo", i>> : i \in ids}
   \cup {<<"leave", p, silent>> : p \in in \cup new, silent \in BOOLEAN}
-  \cup {<<"limit", n>> : n \in Sets}
-  \cup (IF (There(k) # {} \/ k.line # <<>>) /\ Alive(k) = {} /\ Staying(k.line, 0) = <<>> THEN {<<"sweep">>} ELSE {})
+  \cup (IF (There(k) # {} \/ k.line # <<>>) /\ Alive(k) = {} /\ Counting(k.line, 0) = <<>> THEN {<<"sweep">>} ELSE {})
   \cup {<<"tick">>}
   IN {c \in all : c[1] \notin Unasked}
 
@@ -205,7 +197,6 @@ Outcomes(k, c) ==
     [] c[1] = "undo"          -> Undo(k, c[2])
     [] c[1] = "undo transfer" -> UndoTransfer(k, c[2], c[3])
     [] c[1] = "leave"         -> Leave(k, c[2], c[3])
-    [] c[1] = "limit"         -> SetLimit(k, c[2])
     [] c[1] = "tick"          -> Tick(k)
     [] c[1] = "sweep"         -> Sweep(k)
 
@@ -216,36 +207,31 @@ Spec == Init /\ [][Next]_key
 -----------------------------------------------------------------------------
 (* What must hold of every record. *)
 
-\* One writer, or as many readers or permits as may be at any time.
-Most == IF Sets = {} THEN 0 ELSE CHOOSE n \in Sets : \A o \in Sets : o <= n
+\* One writer, or as many readers or permits as any claim allows.
 Together ==
   /\ key.mode = "exclusive" => Cardinality(There(key)) = 1
-  /\ Limit(key.mode) > 0 => Taken(key) <= Max(Limit(key.mode), Most)
+  /\ key.mode = "permits" => \E m \in Modes : Taken(key) <= Limit(m)
   /\ key.mode = "none" <=> There(key) = {}
 
 \* Nobody stands in line twice.
 Once == \A i, j \in 1..Len(key.line) : key.line[i].place = key.line[j].place => i = j
 
-\* A grant leaves enough for all that stay in line before its place, or before the end of the line: nobody overtakes a claim
-\* that waits for more permits.
+\* A grant leaves enough for all that stay in line before its place, or before the end of the line, by the number of each: nobody
+\* overtakes a claim that waits for more permits, or that allows fewer.
 Gone       == {j \in 1..Len(key.line) : At(key'.line, key.line[j].place) = 0}
 Last       == IF Gone = {} THEN Len(key.line) + 1 ELSE CHOOSE j \in Gone : \A i \in Gone : i <= j
-Overtaken  == SelectSeq(Counting(key, SubSeq(key.line, 1, Last - 1), 0), LAMBDA x : At(key'.line, x.place) > 0)
+Overtaken  == SelectSeq(Counting(SubSeq(key.line, 1, Last - 1), 0), LAMBDA x : At(key'.line, x.place) > 0)
 Comes      == \E i \in Ids : ~key.holders[i].there /\ key'.holders[i].there
 Moves      == key.mode = "exclusive" /\ Alive(key) # {}   \* a hand-over
 InTurn     == [][(Comes /\ ~Moves /\ Overtaken # <<>>) =>
                  /\ key'.mode # "exclusive"
                  /\ \A j \in 1..Len(Overtaken) : Kind(Overtaken[j].mode) = key'.mode
-                 /\ Limit(key'.mode) > 0 => Taken(key') + Asked(Overtaken, Len(Overtaken)) <= Number(key, key'.mode)]_key
+                 /\ key'.mode = "permits" =>
+                      \A j \in 1..Len(Overtaken) : Taken(key') + Asked(Overtaken, Len(Overtaken)) <= Limit(Overtaken[j].mode)]_key
 
-\* Whoever comes finds no more permits taken than there are at that time; a lower number ends nobody.
-Heeded == [][Comes /\ ~Moves /\ Limit(key'.mode) > 0 => Taken(key') <= Number(key, key'.mode)]_key
-Kept   == [][key'.set # key.set => key'.holders = key.holders /\ key'.line = key.line]_key
-
-\* A claim that is for more permits than are set keeps nobody out: a free key with none but such in line is granted.
-Open == \A c \in Calls(key) :
-          c[1] = "acquire" /\ Alive(key) = {} /\ Counting(key, key.line, 0) = <<>> /\ (key.set = 0 \/ Weight(c[3]) <= key.set)
-            => \A o \in Outcomes(key, c) : o.says[1] = "granted"
+\* With a grant no more permits are taken than its own claim allows, whatever others allow.
+Heeded == \A c \in Calls(key) : c[1] = "acquire" /\ Limit(c[3]) > 0 =>
+            \A o \in Outcomes(key, c) : o.says[1] = "granted" => Taken(o.then) <= Limit(c[3])
 
 \* What a released or broken holder has left is never more than what a release left it.
 Bounded == \A i \in Ids : key.holders[i].left <= TTL \/ key.holders[i].left \in Keeps

@@ -32,7 +32,6 @@ type Base struct {
 	Once    *mongo.Collection // w: 1, for updates that the driver does not send again; see Modify
 
 	Committed *mongo.Collection // reads only what a majority has
-	current   *mongo.Collection // reads one document as no deposed primary can: see FindOne
 
 	Clock   *mongoclock.Clock
 	kind    atomic.Pointer[Kind] // known once the clock is
@@ -63,7 +62,6 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 		Voted:     Under(coll, writeconcern.Majority()),
 		Soft:      Under(coll, writeconcern.W1()),
 		Committed: Under(coll, writeconcern.W1()).Clone(options.Collection().SetReadConcern(readconcern.Majority())),
-		current:   Under(coll, writeconcern.W1()).Clone(options.Collection().SetReadConcern(readconcern.Linearizable())),
 		Clock:     mongoclock.New(now),
 		retries:   Retries(coll.Database().Client()),
 	}
@@ -179,33 +177,6 @@ func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D
 
 func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
 	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
-}
-
-// FindOne is Find. If current is set no deposed primary can answer it, where the server can tell; then
-// it waits for a majority, and the filter has to be an _id alone.
-func (b *Base) FindOne(ctx context.Context, filter bson.D, current bool) (Reply, error) {
-	coll := b.Soft
-	if current && b.Kind().Current {
-		coll = b.current
-	}
-	return b.send(Find, coll, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter).Raw() })
-}
-
-// FindFew reads the few documents that a filter matches, hands them out one by one, and times the
-// command.
-func (b *Base) FindFew(ctx context.Context, filter bson.D, each func(bson.Raw)) (Reply, error) {
-	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) {
-		cursor, err := coll.Find(ctx, filter)
-		if err != nil {
-			return nil, err
-		}
-		var all []bson.Raw
-		err = cursor.All(ctx, &all)
-		for _, document := range all {
-			each(document)
-		}
-		return nil, err
-	})
 }
 
 func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {

@@ -18,10 +18,9 @@ type Kind struct {
 	Set      bool // a member of a replica set, or in front of some
 	Sessions bool
 	Numbers  bool // writes may carry transaction numbers
-	Current  bool // it has linearizable reads. One could end a MongoDB 4.4 that stepped down.
 }
 
-// KindOf returns what a hello tells of the kind; Numbers and Current take more than that.
+// KindOf returns what a hello tells of the kind; Numbers takes more than that.
 func KindOf(hello bson.Raw) Kind {
 	name, _ := hello.Lookup("msg").StringValueOK()
 	_, member := hello.Lookup("setName").StringValueOK()
@@ -38,9 +37,6 @@ func SayHello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool
 	}
 	return hello, false, err
 }
-
-// wireOf50 is the maxWireVersion of MongoDB 5.0.
-const wireOf50 = 13
 
 // Kind returns the kind of the server. It is known after the first Read.
 func (b *Base) Kind() Kind {
@@ -229,7 +225,7 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	if b.kind.Load() != nil {
 		return a, nil
 	}
-	return a, b.meet(ctx, reply, kind)
+	return a, b.meet(ctx, kind)
 }
 
 // deposed reports whether the answer comes from a member that stepped down: its clock is not
@@ -245,11 +241,8 @@ func deposed(hello bson.Raw) bool {
 
 // meet records the server's kind from the first hello, or refuses a server that cannot
 // hold locks. It logs if the server is of a kind on which faults cost more.
-func (b *Base) meet(ctx context.Context, hello bson.Raw, k Kind) error {
+func (b *Base) meet(ctx context.Context, k Kind) error {
 	k.Numbers = k.Sessions && b.retries && k.Set
-	_, primary := hello.Lookup("electionId").ObjectIDOK()
-	wire, _ := hello.Lookup("maxWireVersion").AsInt64OK()
-	k.Current = (k.Router || primary) && wire >= wireOf50
 	if k.Router {
 		if err := b.checkSharding(ctx); err != nil {
 			return err

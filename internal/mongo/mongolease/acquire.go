@@ -45,7 +45,7 @@ func (s *Steps[R, X]) Remaining(key string, seen R, over map[string]bool) store.
 	status := s.Status(key, seen)
 	status.Holders = slices.DeleteFunc(status.Holders, func(h store.Holder) bool { return over[h.ID] })
 	if len(status.Holders) == 0 {
-		status.Mode, status.Limit = "", 0
+		status.Mode = ""
 	}
 	return status
 }

@@ -58,10 +58,10 @@ func (d Document) Waiters() []store.Waiter { return d.Line }
 func (d Document) Drawn() (at time.Time, stamp bson.Timestamp) { return d.At, d.Stamp }
 
 // Seen returns what people are shown of its holders, which are in that mode, and of its line.
-func (d Document) Seen(key string, mode store.Mode, limit int, now time.Time) store.Status {
+func (d Document) Seen(key string, mode store.Mode, now time.Time) store.Status {
 	s := store.Status{Key: key, Line: d.Line, Now: now}
 	if len(d.Holders) > 0 {
-		s.Mode, s.Limit = mode, limit
+		s.Mode = mode
 		s.Holders = make([]store.Holder, len(d.Holders))
 		for i, h := range d.Holders {
 			s.Holders[i] = h.Holder

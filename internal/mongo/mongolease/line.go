@@ -270,7 +270,7 @@ func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mon
 			still = append(still, s.Lock.At(n, w.Place))
 		}
 		if n < at && w.Place != c.Pass && !seen.Stale(w) {
-			continue // shares the key, or wants more permits than are set
+			continue // shares the key
 		}
 		if n < at && w.Place != c.Pass {
 			still = append(still, s.Lock.unseen(w))

@@ -40,7 +40,6 @@ const (
 	Last     Step = "last" // a document that nobody holds, and nobody waits for, is deleted
 	Undo     Step = "undo"
 	Break    Step = "break"
-	Limit    Step = "limit" // the number of permits was set
 )
 
 // claims reports whether the command may make a claim the holder, or find that it is.
@@ -79,9 +78,6 @@ type Steps[R Record, X any] struct {
 	Feed   interface {
 		Notify(ctx context.Context, all ...store.Notice) error
 	}
-
-	// Beside reports whether FindMany of the shape reads more than the document of r; nil: never.
-	Beside func(r store.Ref) bool
 
 	// Remembers returns what the store remembers of a grant.
 	Remembers func(c *Claim, image Image[R], t Tenure) X

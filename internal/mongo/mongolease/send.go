@@ -112,7 +112,7 @@ func (s *Steps[R, X]) FindOne(ctx context.Context, filter bson.D) (Image[R], err
 // FindMany reads the documents of some refs, in their order, under the read concern of
 // coll.
 func (s *Steps[R, X]) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]Image[R], error) {
-	if len(refs) == 1 && coll == s.Base.Soft && (s.Beside == nil || !s.Beside(refs[0])) {
+	if len(refs) == 1 && coll == s.Base.Soft {
 		image, err := s.Find(ctx, refs[0])
 		return []Image[R]{image}, err
 	}

@@ -31,7 +31,7 @@ func (c crowded) Holder(id string) (Holder, bool) { *c.visits++; return c.Docume
 func (c crowded) Marks() []mongobase.Mark { *c.visits++; return c.Document.Marks() }
 
 func (c crowded) Status(key string, now time.Time) store.Status {
-	return c.Seen(key, store.Shared, 0, now)
+	return c.Seen(key, store.Shared, now)
 }
 
 // withHolders returns a record with n holders.

@@ -26,10 +26,6 @@ const (
 	Writes  Kind = "writes"   // begins a fenced write
 	Wrote   Kind = "wrote"    // the fenced write was accepted
 	Fenced  Kind = "fenced"   // the fenced write was refused for a newer token
-
-	Sets   Kind = "sets"      // calls SetLimit, with the number as its Limit
-	Set    Kind = "has set"   // it succeeded
-	NotSet Kind = "fails set" // it failed; if its Note is not Sure, the number may be set, now or later
 )
 
 // What the database did, as far as it was not rolled back.
@@ -85,9 +81,6 @@ func (e Event) String() string {
 	}
 	if e.Token != 0 {
 		fmt.Fprintf(&s, " token %d", e.Token)
-	}
-	if e.Kind == Sets {
-		fmt.Fprintf(&s, " to %d permits", e.Limit)
 	}
 	if e.Until != 0 {
 		fmt.Fprintf(&s, " until %v", e.Until)

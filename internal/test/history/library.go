@@ -41,19 +41,6 @@ func (e Event) Grant(l *mongolock.Lease) Event {
 	return e
 }
 
-// Setting returns the event that answers a call of SetLimit.
-func (e Event) Setting(err error) Event {
-	switch {
-	case err == nil:
-		e.Kind = Set
-	case errors.Is(err, mongolock.ErrNotApplied):
-		e.Kind, e.Note = NotSet, Sure
-	default:
-		e.Kind, e.Note = NotSet, Unknown
-	}
-	return e
-}
-
 // Failure returns the event of an error that answers a call.
 func (e Event) Failure(err error) Event {
 	e.Kind, e.Note, e.Until = Failed, Failure(err), 0

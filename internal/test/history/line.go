@@ -93,7 +93,6 @@ type queue struct {
 	failed  map[int]time.Duration    // by Op
 	waits   map[int][]*wait          // by client
 	streak  streak
-	set     settings
 	found   []Violation
 }
 
@@ -137,7 +136,7 @@ func (h *History) writesOf() map[string][]*write {
 // inLine checks that keys are granted in the order of their lines, and that nobody loses a place
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
-	writes, waits, answers, resumes, set := h.writesOf(), h.waits(), h.answers(), map[int]bool{}, h.settings()
+	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
 	calls, failed, letGo := map[int]time.Duration{}, map[int]time.Duration{}, map[string]time.Duration{}
 	for _, e := range h.Events {
 		switch e.Kind {
@@ -151,7 +150,7 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], set: set[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -168,12 +167,8 @@ func inLine(h *History) (found []Violation) {
 	return found
 }
 
-// counts reports whether a place surely counts at a time. One of more permits than may be set does
-// not: others pass it.
+// counts reports whether a place surely counts at a time.
 func (q *queue) counts(p *standing, at time.Duration) bool {
-	if q.set.tooHeavy(p.mode, at-ofCalls, at+q.tol) {
-		return false
-	}
 	until := p.until
 	if p.reserves() && q.shared() {
 		until -= reserveLess
@@ -191,10 +186,10 @@ func (q *queue) shared() bool {
 	return false
 }
 
-// together reports whether a claim may surely or perhaps not have the key beside those before it:
-// before is who surely counts there.
+// mayBe reports whether a claim may have the key beside those before it: before is who surely counts
+// there. With it and them no more permits may be taken than any of their claims allows.
 func (q *queue) mayBe(mode Mode, before []*standing, at time.Duration) bool {
-	taken := mode.takes()
+	taken, most := mode.takes(), mode.Limit
 	for _, h := range q.holders {
 		switch {
 		case h.over <= at+q.tol:
@@ -208,9 +203,9 @@ func (q *queue) mayBe(mode Mode, before []*standing, at time.Duration) bool {
 		if !compatible(p.mode, mode) {
 			return false
 		}
-		taken += p.mode.takes()
+		taken, most = taken+p.mode.takes(), min(most, p.mode.Limit)
 	}
-	return mode.Limit == 0 || taken <= q.set.most(at-ofCalls, at+q.tol, mode.Limit)
+	return !mode.permits() || taken <= most
 }
 
 // before returns which places surely count before the nth one.
@@ -243,9 +238,6 @@ func (q *queue) offer(until time.Duration) {
 	for _, p := range q.line {
 		add(p.until)
 		add(p.until - reserveLess)
-	}
-	for _, s := range q.set {
-		add(s.called)
 	}
 	slices.Sort(moments)
 	for i, p := range q.line {

@@ -38,9 +38,8 @@ func (h *History) operations() map[string][]porcupine.Operation {
 	add := func(key string, client int, from, to time.Duration, o operation) {
 		all[key] = append(all[key], porcupine.Operation{ClientId: client, Input: o, Call: int64(from), Return: int64(to)})
 	}
-	settings := h.settings()
 	addMaybe := func(call Event, client int, id string) {
-		add(call.Key, client, call.At, never-1, operation{kind: maybe, id: id, mode: call.Mode, permits: settings[call.Key].most(call.At, never-1, call.Limit)})
+		add(call.Key, client, call.At, never-1, operation{kind: maybe, id: id, mode: call.Mode})
 		add(call.Key, -client, call.At+1, never, operation{kind: ended, id: id, mode: call.Mode, ofMaybe: true})
 	}
 	calls, answers, leases, applied := map[int]Event{}, h.answers(), h.byID(), h.applied()
@@ -54,8 +53,7 @@ func (h *History) operations() map[string][]porcupine.Operation {
 		case e.Kind == Called:
 			calls[e.Op] = e
 		case e.Kind == Granted:
-			permits := settings[e.Key].most(calls[e.Op].At, e.At, e.Limit)
-			add(e.Key, client, calls[e.Op].At, e.At, operation{kind: granted, id: e.ID, token: e.Token, mode: e.Mode, permits: permits, keepsToken: e.Note == Resumed})
+			add(e.Key, client, calls[e.Op].At, e.At, operation{kind: granted, id: e.ID, token: e.Token, mode: e.Mode, keepsToken: e.Note == Resumed})
 			if end := leases[e.ID].ends(); end != never {
 				after := max(end, e.At) + 1
 				if holder := leases[holderOf(e.ID)]; holder != nil && holder.lingers {
@@ -87,7 +85,7 @@ func kindOf(list []porcupine.Operation) string {
 	kind := "mutex"
 	for _, o := range list {
 		switch o := o.Input.(operation); {
-		case o.mode.Limit > 0:
+		case o.mode.permits():
 			return "semaphore"
 		case o.mode.Shared:
 			kind = "reader-writer lock"

@@ -12,7 +12,7 @@ import (
 type lockState struct {
 	holders         string // their IDs, sorted
 	exclusive       bool
-	limit           int   // of permits; 0 for readers
+	permits         bool  // that are held; otherwise readers share it
 	taken           int   // permits, or holders
 	newest          int64 // token
 	newestExclusive int64 // token
@@ -25,7 +25,6 @@ type operation struct {
 	token int64
 	mode  Mode
 
-	permits    int  // the most that there may have been while it took place
 	keepsToken bool // of a grant by a ticket
 	ofMaybe    bool // of an end: the grant may not have taken effect
 }
@@ -44,8 +43,8 @@ const (
 func (s lockState) grant(o operation) (lockState, bool) {
 	ids := strings.Fields(s.holders)
 	switch {
-	case len(ids) > 0 && (s.exclusive || !o.mode.Shared || s.limit != o.mode.Limit),
-		o.mode.Limit > 0 && s.taken+o.mode.takes() > o.permits:
+	case len(ids) > 0 && (s.exclusive || !o.mode.Shared || s.permits != o.mode.permits()),
+		o.mode.permits() && s.taken+o.mode.takes() > o.mode.Limit:
 		return s, false
 	case o.kind == maybe, o.keepsToken: // the token is unknown, or an old one
 	case o.mode.Shared && o.token <= s.newestExclusive, !o.mode.Shared && o.token <= s.newest:
@@ -53,7 +52,7 @@ func (s lockState) grant(o operation) (lockState, bool) {
 	}
 	at, _ := slices.BinarySearch(ids, o.id)
 	s.holders = strings.Join(slices.Insert(ids, at, o.id), " ")
-	s.exclusive, s.limit = !o.mode.Shared, o.mode.Limit
+	s.exclusive, s.permits = !o.mode.Shared, o.mode.permits()
 	s.taken += o.mode.takes()
 	s.newest = max(s.newest, o.token)
 	if s.exclusive {
@@ -72,7 +71,7 @@ func (s lockState) end(o operation) (lockState, bool) {
 	s.holders = strings.Join(slices.Delete(ids, at, at+1), " ")
 	s.taken -= o.mode.takes()
 	if s.holders == "" {
-		s.exclusive, s.limit = false, 0
+		s.exclusive, s.permits = false, false
 	}
 	return s, true
 }

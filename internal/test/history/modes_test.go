@@ -42,6 +42,12 @@ func permit(from, to int, token int64) hold {
 func both(from, to int, token int64) hold {
 	return hold{from, to, token, Mode{Shared: true, Limit: 2, Weight: 2}}
 }
+
+// of is a permit of a claim that allows n.
+func of(n, from, to int, token int64) hold {
+	return hold{from, to, token, Mode{Shared: true, Limit: n}}
+}
+
 func writer(from, to int, token int64) hold { return hold{from, to, token, Mode{}} }
 
 func TestTheChecksKnowWhichHoldersMayShareAKey(t *testing.T) {
@@ -57,6 +63,11 @@ func TestTheChecksKnowWhichHoldersMayShareAKey(t *testing.T) {
 		"a third holder of one of two permits":       {historyOf(permit(1, 9, 1), permit(2, 8, 2), permit(3, 4, 3)), "permits"},
 		"both permits after one":                     {historyOf(permit(1, 2, 1), both(3, 8, 2), permit(9, 10, 3)), ""},
 		"both permits beside one":                    {historyOf(permit(1, 9, 1), both(2, 8, 2)), "permits"},
+		"a third where three may be, beside two":     {historyOf(permit(1, 9, 1), permit(2, 8, 2), of(3, 3, 7, 3)), ""},
+		"back to two, once one is left":              {historyOf(of(3, 1, 9, 1), of(3, 2, 8, 2), of(3, 3, 4, 3), permit(10, 11, 4)), ""},
+		"a second of two beside one of three":        {historyOf(of(3, 1, 9, 1), permit(2, 8, 2)), ""},
+		"a third of two beside two of three":         {historyOf(of(3, 1, 9, 1), of(3, 2, 8, 2), permit(3, 7, 3)), "linearizability"},
+		"a fourth where three may be, beside twos":   {historyOf(permit(1, 9, 1), permit(2, 8, 2), of(3, 3, 7, 3), of(3, 4, 6, 4)), "permits"},
 		"a reader beside a permit":                   {historyOf(permit(1, 9, 1), reader(2, 5, 2)), "two live leases"},
 		"a writer's token below a reader's":          {historyOf(reader(1, 4, 2), writer(5, 9, 1)), "tokens"},
 		"a writer's token below that of two readers": {historyOf(reader(1, 4, 5), reader(1, 4, 3), writer(5, 9, 4)), "tokens"},
@@ -98,4 +109,25 @@ func TestAHolderThatComesBackIsNoticed(t *testing.T) {
 		Event{Kind: Applied, At: 5 * time.Second, Key: "k", ID: "a", Until: 9 * time.Second},
 	)
 	assert.Equal(t, []string{"returned"}, checksOf(h.Check()))
+}
+
+// TestAGrantIsJudgedByItsOwnNumberOfPermits where the database tells the order of grants: neither by the
+// largest nor by the first.
+func TestAGrantIsJudgedByItsOwnNumberOfPermits(t *testing.T) {
+	observed := func(holds ...hold) *History {
+		h := historyOf(holds...)
+		for _, e := range slices.Clone(h.Events) {
+			if e.Kind == Granted {
+				e.Kind, e.At, e.Until = Applied, e.At-time.Millisecond, e.At+time.Minute
+				e.Began = e.At - time.Millisecond
+				h.Events = append(h.Events, e)
+			}
+		}
+		h.Sort()
+		return h
+	}
+	assert.Empty(t, permits(observed(permit(1, 9, 1), permit(2, 8, 2), of(3, 3, 7, 3))))
+	assert.Empty(t, permits(observed(of(3, 1, 9, 1), permit(2, 8, 2), of(3, 3, 7, 3))))
+	assert.Equal(t, []string{"permits"}, checksOf(permits(observed(of(3, 1, 9, 1), of(3, 2, 8, 2), permit(3, 7, 3)))))
+	assert.Equal(t, []string{"permits"}, checksOf(permits(observed(permit(1, 9, 1), permit(2, 8, 2), permit(3, 7, 3)))))
 }

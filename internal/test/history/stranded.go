@@ -110,19 +110,19 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 			r.since, r.late = max(r.since, over), true
 		}
 	}
-	heaviest := p.mode.takes() // of those for whom it waits, and its own
+	fits := p.mode.Limit - p.mode.takes() // how many permits may be taken for those for whom it waits, and for it
 	for _, o := range q.line[:n] {
 		if o.until != 0 && o.until+q.tol <= at {
 			r.late = true
 			continue
 		}
 		if compatible(o.mode, p.mode) {
-			heaviest = max(heaviest, o.mode.takes())
+			fits = min(fits, o.mode.Limit-o.mode.takes())
 		}
 		if r.ahead++; r.ahead == 1 {
 			r.polls = o.graced() == gracePolled
 		}
-		if beside > 0 && compatible(o.mode, p.mode) && p.mode.Limit > 0 {
+		if beside > 0 && compatible(o.mode, p.mode) && p.mode.permits() {
 			if permits++; permits == 1 {
 				polls = o.graced() == gracePolled
 			}
@@ -135,7 +135,7 @@ func (q *queue) prepare(p *standing, n int, at time.Duration) {
 			other = max(other, until+q.tol)
 		}
 	}
-	if p.mode.Limit > 0 && beside+heaviest > p.mode.Limit {
+	if p.mode.permits() && beside > fits {
 		r.since, r.late = max(r.since, all), true
 	}
 	if beside > 0 && other > 0 { // a writer that may be dead, or somebody who asks in another mode, keeps it out from a key that others share
@@ -169,8 +169,7 @@ func (q *queue) patience(r readiness) time.Duration {
 	return limit
 }
 
-// stranded checks that nobody who could have the key waits for long. While fewer permits may be
-// set than a claim's own number it is not judged.
+// stranded checks that nobody who could have the key waits for long.
 func (q *queue) stranded(until time.Duration) {
 	if q.h.IdleLimit == 0 {
 		return
@@ -182,8 +181,7 @@ func (q *queue) stranded(until time.Duration) {
 			continue
 		}
 		waits := slices.ContainsFunc(q.waits[p.client], func(w *wait) bool { return w.mode == p.mode && w.from <= from && w.to > to })
-		fewer := p.mode.Limit > 0 && q.set.least(from, to, p.mode.Limit) < p.mode.Limit
-		if waits && !fewer && !q.h.hindered(p.client, from, from, to) {
+		if waits && !q.h.hindered(p.client, from, from, to) {
 			q.violation("stranded", to, "client %d could have it for %v, with %d before it", p.client, limit, p.ready.ahead)
 		}
 		p.ready.since = never

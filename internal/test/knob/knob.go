@@ -41,10 +41,8 @@ var (
 	LineIgnored bool
 	// WeightIgnored grants permits as if each claim took one.
 	WeightIgnored bool
-	// LimitIgnored grants permits as if no number of them was set.
-	LimitIgnored bool
-	// LimitNotTold lets claims join a key although its number of permits was set since they read it.
-	LimitNotTold bool
+	// LargestLimit judges a claim of permits by the largest number that any claim has named.
+	LargestLimit bool
 	// GrantOutOfTurn grants a key to a claim whose turn it was when it looked, without comparing who is in line.
 	GrantOutOfTurn bool
 	// StalePassedBlindly passes a place that was stale, although its waiter was seen there since.

@@ -50,7 +50,7 @@ var controls = []control{
 	{5, 8, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, unkept},
 	{7, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, unkept},
 	{8, 0, "weights that are not counted", func(on bool) { knob.WeightIgnored = on }, simulation.Settings{Margin: -1, Mixed: 1000}},
-	{8, 0, "a number of permits that is set and ignored", func(on bool) { knob.LimitIgnored = on }, simulation.Settings{Margin: -1, Mixed: 1000}},
+	{8, 0, "permits counted against the largest number", func(on bool) { knob.LargestLimit = on }, simulation.Settings{Margin: -1, Rolling: true}},
 	{66, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, unkept},
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.

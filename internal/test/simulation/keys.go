@@ -39,7 +39,7 @@ func (u *user) mode(key string) history.Mode {
 	case key == readers && u.rng.chance(700):
 		return wrongly(u.rng, reader, owner)
 	case key == permits && u.rng.chance(850):
-		return wrongly(u.rng, owner, reader, history.Mode{Shared: true, Limit: limit + 1})
+		return wrongly(u.rng, owner, reader)
 	}
 	return history.Mode{}
 }

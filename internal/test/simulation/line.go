@@ -94,14 +94,16 @@ func claimed(before, after []place, client int) string {
 	return ""
 }
 
-// modeOf returns the mode of a document's holders.
-func modeOf(doc bson.D) (m history.Mode) {
-	mode, _ := lookup(doc, "mode").(string)
-	limit, _ := lookup(doc, "limit").(int32)
-	if mode == string(store.Exclusive) {
+// modeOf returns the mode of a holder that a call was granted. The database does not keep how many
+// permits the call allows.
+func (w *world) modeOf(mode string, weight, op int) history.Mode {
+	switch store.Mode(mode) {
+	case store.Exclusive:
 		return history.Mode{}
+	case store.Permits:
+		return history.Mode{Shared: true, Limit: max(1, weight, w.allows[op]), Weight: weight}
 	}
-	return history.Mode{Shared: true, Limit: int(limit)}
+	return history.Mode{Shared: true}
 }
 
 // clientOf is the number of the client that an owner names.

@@ -84,19 +84,18 @@ func noting[T any](at *remote, r *request, keys []string, do func() T) T {
 	event := func(kind history.Kind, h memHolder, id string) history.Event {
 		return history.Event{
 			Kind: kind, At: w.since(), Began: r.began, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key),
-			Live: h.live, Until: w.since() + h.left, Mode: h.mode, Note: h.note,
+			Live: h.live, Until: w.since() + h.left, Note: h.note,
 		}
 	}
 	for id, h := range before {
 		switch now, still := after[id]; {
 		case !still:
-			h.mode, h.note = history.Mode{}, ""
+			h.note = ""
 			if h.owner == at.p.id {
 				h.note = history.Ours
 			}
 			w.noteLocked(event(history.Dropped, h, id))
 		case now.until.Before(h.until) && r.cmd.Name != "release":
-			now.mode = history.Mode{}
 			w.noteLocked(event(history.Shortened, now, id))
 		case !now.until.Equal(h.until):
 			w.noteLocked(history.Event{Kind: history.Extended, Client: at.p.id, Key: h.key, ID: id, Until: w.since() + now.left})
@@ -106,6 +105,7 @@ func noting[T any](at *remote, r *request, keys []string, do func() T) T {
 		if _, was := before[id]; !was {
 			h.live = false
 			e := event(history.Applied, h, id)
+			e.Mode = w.modeOf(string(h.mode), h.weight, e.Op)
 			e.Place = claimed(lines[h.key], linesAfter[h.key], at.p.id)
 			w.noteLocked(e)
 		}
@@ -124,8 +124,10 @@ type memHolder struct {
 	until time.Time
 	left  time.Duration
 	live  bool
-	mode  history.Mode
+	mode  store.Mode
 	note  string
+
+	weight int
 }
 
 // holders returns the holders of some keys, by ID, and the lines of the keys.
@@ -137,10 +139,7 @@ func (r *remote) holders(keys []string) (found map[string]memHolder, lines map[s
 			lines[s.Key] = append(lines[s.Key], place{string(w.Place), clientOf(w.Owner), w.Seen, r.p.world.since() + w.Seen.Add(store.PlaceFor).Sub(s.Now)})
 		}
 		for _, h := range s.Holders {
-			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h)}
-			if s.Mode != store.Exclusive {
-				m.mode = history.Mode{Shared: true, Limit: s.Limit, Weight: h.Weight}
-			}
+			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h), mode: s.Mode, weight: h.Weight}
 			if h.Lingers != "" {
 				m.note = history.Lingers
 			}
@@ -215,20 +214,6 @@ func (r *remote) Transfer(ctx context.Context, from store.Ref, to store.Claim) (
 func (r *remote) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
 	return flat(call(ctx, r, "undo", claim.Key, []string{claim.Key}, func() reply[bool] {
 		return of(r.mem.Undo(context.WithoutCancel(ctx), claim, from))
-	}))
-}
-
-// SetLimit is the store's. A late call does not undo one that began after it: a database would tell
-// by the revision, and a memstore's calls are never late.
-func (r *remote) SetLimit(ctx context.Context, key string, n int) (store.Status, error) {
-	w := r.p.world
-	began := w.since()
-	return flat(call(ctx, r, "limit", key, []string{key}, func() reply[store.Status] {
-		if w.limitBegan > began {
-			n = w.limit
-		}
-		w.limit, w.limitBegan = n, max(began, w.limitBegan)
-		return of(r.mem.SetLimit(context.WithoutCancel(ctx), key, n))
 	}))
 }
 

@@ -1,12 +1,9 @@
 package simulation
 
 import (
-	"context"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/test/history"
 )
 
 // In a mixture the options of a call meet in any combination that the library takes, leases have
@@ -27,14 +24,6 @@ func (u *user) mix() bool {
 	}
 	ttl := u.p.world.plan.ttl
 	patience := d.between(ttl/4, 4*ttl)
-	often := 150
-	if u.p.world.plan.setting {
-		often = 450
-	}
-	if slices.Contains(u.keys, permits) && u.p.world.rng("limit "+u.name+" "+itoa(u.ops)).chance(often) {
-		u.setLimit(d, patience)
-		return true
-	}
 	if d.chance(100) {
 		u.breakKey(d, u.keys[d.n(len(u.keys))])
 		return true
@@ -47,6 +36,7 @@ func (u *user) mix() bool {
 	key := u.keys[d.n(len(u.keys))]
 	m, try := u.mode(key), d.chance(250)
 	if m.Limit > 0 {
+		m.Limit = u.rolled(m.Limit)
 		m.Weight = u.weight(m.Limit)
 	}
 	switch {
@@ -65,6 +55,19 @@ func (u *user) mix() bool {
 	}
 	u.acquire(key, m, try, patience, opts...)
 	return true
+}
+
+// rolled draws how many permits a call allows: most often as many as others do, and now and then one
+// less or up to two more, as while a deploy changes the number.
+func (u *user) rolled(n int) int {
+	d, often := u.p.world.rng("rolled "+u.name+" "+itoa(u.ops)), 300
+	if u.p.world.plan.rolling {
+		often = 700
+	}
+	if d.chance(often) {
+		return max(1, n-1+d.n(4))
+	}
+	return n
 }
 
 // weight draws how many of some permits a call takes; 0 for one, as most do.
@@ -106,14 +109,4 @@ func (u *user) breakKey(d *rng, key string) {
 		grace = u.p.world.plan.longTTL() * 21 / 20
 	}
 	_, _ = u.p.client.Break(u.ctx(), key, "by chance", grace)
-}
-
-// setLimit sets how many permits there are, most often to another number than claims name.
-func (u *user) setLimit(d *rng, patience time.Duration) {
-	w := u.p.world
-	call := history.Event{Kind: history.Sets, Client: u.p.id, Key: permits, Op: u.newOp(), Mode: history.Mode{Limit: d.n(w.plan.permits + 3)}}
-	ctx, cancel := context.WithTimeout(withOp(u.ctx(), call.Op), patience)
-	defer cancel()
-	w.note(call)
-	w.note(call.Setting(u.p.client.SetLimit(ctx, permits, call.Limit)))
 }

@@ -27,7 +27,7 @@ type faultPlan struct {
 	asking      bool // the key is held for long, and asked for again and again
 	linger      bool // most leases linger
 	crowd       bool // many processes wait for one key, for long
-	setting     bool // the number of permits is set again and again
+	rolling     bool // all take permits of several numbers
 	mixed       bool // the options of most calls are a mixture
 	permits     int  // of the key that has some
 	deaths      bool // some die, and nothing else goes wrong
@@ -86,8 +86,8 @@ func (w *world) makePlan(s Settings) faultPlan {
 	x := w.weather()
 	x.choose(w, s)
 	x.linger = w.rng("linger").chance(s.Linger)
-	x.setting = s.Setting
-	x.mixed, x.permits = s.Setting || w.rng("mixture").chance(s.Mixed), 2
+	x.rolling = s.Rolling
+	x.mixed, x.permits = s.Rolling || w.rng("mixture").chance(s.Mixed), 2
 	if x.mixed && w.rng("permits").chance(500) {
 		x.permits = 5
 	}
@@ -105,7 +105,7 @@ func (x *faultPlan) gather(d *rng) {
 		return
 	}
 	*x = faultPlan{
-		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, linger: x.linger, mixed: x.mixed, setting: x.setting, permits: x.permits,
+		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, linger: x.linger, mixed: x.mixed, rolling: x.rolling, permits: x.permits,
 		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
 	}
 }

@@ -102,9 +102,9 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 			if at, refused := r.refused[by.write]; refused && at < by.at {
 				applied.Note = history.Late
 			}
-			applied.Mode = modeOf(e.After)
+			mode, _ := lookup(e.After, "mode").(string)
 			weight, _ := lookup(h.Value.(bson.D), "weight").(int32)
-			applied.Mode.Weight = int(weight)
+			applied.Mode = r.modeOf(mode, int(weight), applied.Op)
 			applied.Place = claimed(r.stands(e.Before, by), r.stands(e.After, by), by.client)
 			r.add(applied)
 		}

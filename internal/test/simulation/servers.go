@@ -38,8 +38,8 @@ func (x *faultPlan) choose(w *world, s Settings) {
 	if s.Elections {
 		x.manyElections(d)
 	}
-	if s.Setting && !x.noFaults {
-		x.isolate(w.rng("setting"))
+	if s.Rolling && !x.noFaults {
+		x.isolate(w.rng("rolling"))
 	}
 	if x.asking = s.Asking; s.Asking {
 		x.slow += 200

@@ -58,8 +58,8 @@ func (s Settings) Flags() (flags string) {
 	if s.Asking {
 		flags += " -sim.asking"
 	}
-	if s.Setting {
-		flags += " -sim.setting"
+	if s.Rolling {
+		flags += " -sim.rolling"
 	}
 	if s.Several {
 		flags += " -sim.several"

@@ -42,7 +42,7 @@ type Settings struct {
 	Servers  string // which kind; empty: as the seed says
 
 	Elections bool // many, around one key, with clocks far apart
-	Setting   bool // a mixture in which all take permits, whose number is set again and again, while primaries fail
+	Rolling   bool // a mixture in which all take permits, of numbers that differ as while deploys roll, while primaries fail
 	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
 	Unfenced  bool // writes do not check the token
 	Several   bool // users take several keys together, again and again
@@ -146,7 +146,7 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 	if w.plan.elections {
 		keys = allKeys[:1]
 	}
-	if w.plan.setting {
+	if w.plan.rolling {
 		keys = []string{permits}
 	}
 	if s.Several {

@@ -39,7 +39,7 @@ var (
 	simForward = flag.Bool("sim.forward", false, "the clock of a primary may go forward far")
 	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
-	simSetting = flag.Bool("sim.setting", false, "all take permits, whose number is set again and again while primaries fail")
+	simRolling = flag.Bool("sim.rolling", false, "all take permits, of numbers that differ as while deploys roll, while primaries fail")
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
 	simLinger  = flag.Int("sim.linger", 300, "in how many of a thousand histories clients keep keys that they released")
 	simMixed   = flag.Int("sim.mixed", 300, "in how many of a thousand histories the options of most calls are a mixture")
@@ -55,7 +55,7 @@ func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
-	s.Setting = *simSetting
+	s.Rolling = *simRolling
 	s.Linger, s.Crowd, s.Mixed = *simLinger, *simCrowd, *simMixed
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
@@ -202,7 +202,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.setting=", *simSetting), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.rolling=", *simRolling), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -262,11 +262,11 @@ func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 	}
 }
 
-// All take permits of one key, whose number is set again and again while primaries fail.
-func TestNoSeedBreaksAPromiseWhileTheNumberOfPermitsIsSet(t *testing.T) {
+// All take permits of one key, whose number differs among them, while primaries fail.
+func TestNoSeedBreaksAPromiseWhileDeploysRoll(t *testing.T) {
 	for seed := range uint64(*simSeeds) {
-		for _, v := range live(t, seed+1, simulation.Settings{Margin: -1, Setting: true}).Check() {
-			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.setting)", seed+1, v, seed+1)
+		for _, v := range live(t, seed+1, simulation.Settings{Margin: -1, Rolling: true}).Check() {
+			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.rolling)", seed+1, v, seed+1)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type world struct {
 	began   map[string]time.Duration // when a statement was first sent, by session and number
 	refused map[string]time.Duration // when a claim of one of several keys was refused quickly, likewise
 	grants  map[string]int           // the call that a lease came of, by ID
+	allows  map[int]int              // how many permits a call allows
 	tokens  map[string]int64         // of the first lease of each holder, by ID
 	faults  map[string]int
 	trouble map[int]span // the last of each client, with some time to recover
@@ -52,9 +53,6 @@ type world struct {
 	together map[int]map[string]int // of a call for several keys: that of each key, by the first
 	history  history.History
 
-	limit      int // of a memstore: the number of permits that was set last
-	limitBegan time.Duration
-
 	recording Recording
 	latest    time.Time // what shown answered last, and when
 	latestAt  time.Duration
@@ -63,7 +61,7 @@ type world struct {
 func newWorld(seed uint64, s Settings) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, refused: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, tokens: map[string]int64{}, faults: map[string]int{}, trouble: map[int]span{},
+		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, refused: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, allows: map[int]int{}, tokens: map[string]int64{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
 	w.plan, w.moved = w.makePlan(s), neverEnds
 	w.shards = []*cluster{newCluster(w, 0)}
@@ -118,8 +116,11 @@ func (w *world) noteLocked(e history.Event) {
 	e.At = w.since()
 	w.history.Events = append(w.history.Events, e)
 	w.record(Step{Kind: Noted, Event: e})
-	if e.Kind == history.Granted {
+	switch {
+	case e.Kind == history.Granted:
 		w.grants[e.ID] = e.Op
+	case e.Kind == history.Called && e.Limit > 0:
+		w.allows[e.Op] = e.Limit
 	}
 	if op, ok := w.grants[e.ID]; ok { // two claims of one instant may have drawn their IDs in either order
 		e.ID, e.Op = "", op

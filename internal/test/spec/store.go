@@ -14,31 +14,29 @@ var refinedBound = bound{
 // claims of one permit and of both, and their line.
 var storeBound = bound{
 	with:       []string{"Store"},
-	invariants: "Together Once Bounded Open",
-	properties: "InTurn Heeded Kept",
+	invariants: "Together Once Bounded Heeded",
+	properties: "InTurn",
 	values: map[string]string{
 		"Ids": "{1, 2}", "Alike": "TRUE", "Modes": `{"exclusive", "permits 2", "both of 2"}`, "Places": "{1, 2}", "TTL": "1",
-		"Keeps": "{0, 1}", "Sets": "{}", "Lates": "{0}", "Lazy": "FALSE",
+		"Keeps": "{0, 1}", "Lates": "{0}", "Lazy": "FALSE",
 		"Unasked": `{"keep", "break", "renew", "undo transfer", "transfer"}`,
 	},
 }
 
-// numbered has numbers of permits that are set, less and more than claims name.
-var numbered = map[string]string{"Sets": "{0, 1, 3}", "Unasked": `{"keep", "break", "renew", "undo", "undo transfer", "transfer"}`}
+// rolling has claims that allow different numbers of permits, as while a deploy changes the number.
+var rolling = map[string]string{"Modes": `{"exclusive", "permits 1", "permits 2", "both of 2"}`, "Unasked": `{"keep", "break", "renew", "undo", "undo transfer", "transfer"}`}
 
 var refined = []check{
 	{name: "store: claims of one permit and of both", module: "Store"},
 	{name: "store: mutant: each claim counts as one", module: "Store", finds: "Together",
-		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Number(k, m)", "Limit(m) > 0 /\\ Cardinality(Alive(k)) >= Number(k, m)"}}},
+		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Limit(m)", "Limit(m) > 0 /\\ Cardinality(Alive(k)) >= Limit(m)"}}},
 	{name: "store: mutant: one permit is granted before both", module: "Store", finds: "InTurn",
-		mutate: []mutation{{"ahead == Counting(k, Before(k.line, p), pass) IN", "ahead == SelectSeq(Counting(k, Before(k.line, p), pass), LAMBDA x : Weight(x.mode) <= Weight(m)) IN"}}},
-	{name: "store: numbers of permits that are set", module: "Store", set: numbered},
-	{name: "store: mutant: a claim heeds the number that it names", module: "Store", set: numbered, finds: "Heeded",
-		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Number(k, m)", "Limit(m) > 0 /\\ Taken(k) + Weight(m) > Limit(m)"}}},
-	{name: "store: mutant: a claim above the number keeps others out", module: "Store", set: numbered, finds: "Open",
-		mutate: []mutation{{"Turn(k, m, p, pass) ==\n  LET ahead == Counting(k, ", "Turn(k, m, p, pass) ==\n  LET ahead == Counting([k EXCEPT !.set = 0], "}}},
-	{name: "store: mutant: a lower number ends holders", module: "Store", set: numbered, finds: "Kept",
-		mutate: []mutation{{"[k EXCEPT !.set = n]", "[(IF n > 0 /\\ Taken(k) > n THEN [Free EXCEPT !.line = k.line] ELSE k) EXCEPT !.set = n]"}}},
+		mutate: []mutation{{"ahead == Counting(Before(k.line, p), pass) IN", "ahead == SelectSeq(Counting(Before(k.line, p), pass), LAMBDA x : Weight(x.mode) <= Weight(m)) IN"}}},
+	{name: "store: claims that allow different numbers of permits", module: "Store", set: rolling},
+	{name: "store: mutant: the largest number counts", module: "Store", set: rolling, finds: "Heeded",
+		mutate: []mutation{{"Limit(m) > 0 /\\ Taken(k) + Weight(m) > Limit(m)", "Limit(m) > 0 /\\ Taken(k) + Weight(m) > 2"}}},
+	{name: "store: mutant: a place is judged by its own number alone", module: "Store", set: rolling, finds: "InTurn",
+		mutate: []mutation{{"\\A j \\in 1..n : Taken(k) + Asked(line, n) <= Limit(line[j].mode)", "Taken(k) + Asked(line, n) <= Limit(line[n].mode)"}}},
 	{name: "store: what Lock does is what Store says", module: "LockStore"},
 	{name: "store: the same with renewals and breaks", module: "LockStore", large: true,
 		set: map[string]string{"Rows": `{"renew", "break"}`, "TTL": "3"}},

@@ -104,9 +104,12 @@ func (b *builder) command(o *sent) string {
 		drop[i] = fmt.Sprintf("<<%s, %d>>", b.attempt(d.id), rank(b.beats, d.beat))
 	}
 	rev := b.rev(o.named)
-	mode := o.mode
-	if mode != "" && mode != "exclusive" {
-		mode = "shared"
+	mode, permits := o.mode, 0
+	switch {
+	case o.joins:
+		permits = -1
+	case mode == "permits":
+		mode, permits = "shared", 1
 	}
 	beat := 0
 	if o.beat > 0 {
@@ -114,7 +117,7 @@ func (b *builder) command(o *sent) string {
 	}
 	all := fmt.Sprintf(`<<%d, "%s", %s, %d, %d, %d, %d`, o.at, o.kind, b.attempt(o.id), o.n, o.flags(), o.of.Client, units(o.of.Began))
 	rest := fmt.Sprintf(`, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %d`,
-		mode, o.limit, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
+		mode, permits, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
 		dateOrZero(o.recent))
 	if rest == nothing {
 		rest = ""

@@ -19,7 +19,7 @@ type operation struct {
 	id   string // of the holder that it is about
 
 	mode  string
-	limit int64
+	joins bool // it writes no mode: that of those who are there stays
 	beat  int64
 	epoch bson.ObjectID
 	end   bson.DateTime
@@ -162,12 +162,12 @@ func read(filter, update bson.D, remove, upsert, durable bool) operation {
 	case w.whole && upsert:
 		o.kind = "insert"
 	case w.whole && w.several: // which no command should
-		o.kind, o.mode, o.limit = "join", "shared", -1
+		o.kind, o.mode, o.joins = "join", "shared", true
 	case w.whole:
 		o.kind = "swap" // or a transfer, which the revision's writer tells
 	case w.adds:
-		if o.kind, o.mode = "join", "shared"; !w.limit {
-			o.limit = -1 // it joins those who are there
+		if o.kind = "join"; o.mode == "" {
+			o.mode, o.joins = "shared", true
 		}
 	case w.leaves && o.exclusive && durable:
 		o.kind, o.stays = "undo", true
@@ -270,7 +270,7 @@ func (o *operation) either(alternatives []bson.D) {
 }
 
 // A writing is what an update writes.
-type writing struct{ whole, several, adds, leaves, released, broken, ends, rev, limit, holders bool }
+type writing struct{ whole, several, adds, leaves, released, broken, ends, rev, holders bool }
 
 func (o *operation) writes(update bson.D) (w writing) {
 	for _, op := range update {
@@ -288,8 +288,6 @@ func (o *operation) writes(update bson.D) (w writing) {
 				o.takes(all[0])
 			case f.Key == "mode":
 				o.mode, _ = f.Value.(string)
-			case f.Key == "limit":
-				o.limit, w.limit = number(f.Value), true
 			case f.Key == "rev":
 				w.rev = true
 				o.rev, o.moves = number(f.Value), op.Key == "$inc"
