@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
@@ -65,7 +64,6 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	begun := c.background.Do(func() {
 		call, cancel := c.background.Within(ctx, releaseBound)
 		defer cancel()
-		c.calls.Add(observe.Break)
 		err = c.store.Break(call, r, reason, now) // there is nothing to clean up: a break may be repeated
 	})
 	if !begun {

@@ -11,7 +11,6 @@ import (
 	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
@@ -135,11 +134,9 @@ func (c *Client) claim(ctx context.Context, w *waiter, ask *store.Claim, sent mo
 	var grant store.Grant
 	var err error
 	if t := w.resumes; t != nil {
-		c.calls.Add(observe.Transfer)
 		grant, err = c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 		grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
 	} else {
-		c.calls.Add(observe.Acquire)
 		grant, err = c.store.Acquire(ctx, claim)
 	}
 	return h.settleClaim(nil, sent, grant, err)

@@ -13,7 +13,6 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/places"
 	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/tasks"
@@ -42,7 +41,6 @@ type Client struct {
 	pkg      string // the package whose operations the observer sees: this one, or one built on it
 	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
-	calls    observe.Calls   // of the store
 	clock    monotonic.Clock // counts the time for which the machine is suspended
 	returner returner
 	keeper   *keeper.Keeper
@@ -96,7 +94,7 @@ func newClient(s store.Store, conf config) *Client {
 		Freed: func(key string) { c.freed(key) },
 	})
 	c.watch = wake.New(wake.Host{
-		Clock: &c.clock, Tasks: c.background, Feed: c.calls.Feed(store.FeedOf(s)), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize, Address: rand.Text()[:8],
+		Clock: &c.clock, Tasks: c.background, Feed: store.FeedOf(s), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize, Address: rand.Text()[:8],
 		Still: besideStill, Stop: qs.draining, Waiters: qs, Logger: conf.logger,
 	})
 	qs.watch, qs.cleaner = c.watch, c.cleaner
@@ -121,12 +119,10 @@ func (c *Client) afterSleep() {
 }
 
 func (c *Client) undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
-	c.calls.Add(observe.Undo)
 	return c.store.Undo(ctx, claim, from)
 }
 
 func (c *Client) lookAt(ctx context.Context, keys []string) ([]store.Status, error) {
-	c.calls.Add(observe.Look)
 	return c.store.Look(ctx, keys)
 }
 
@@ -223,7 +219,6 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		c.calls.Add(observe.List)
 		for s, err := range c.store.List(ctx, prefix) {
 			if err != nil {
 				yield(Status{}, &fault{op: "list", key: prefix, err: err})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -152,7 +151,6 @@ func (r *returner) many(leases []*holding, bound time.Duration) {
 	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
 	ctx, cancel := c.background.Within(values, bound)
-	c.calls.Add(observe.Release)
 	answers := c.store.Release(ctx, batch)
 	cancel()
 

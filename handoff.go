@@ -5,7 +5,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -44,7 +43,6 @@ func (h *holding) handOff(w *waiter, s line.Streak, until monotonic.Moment) (don
 	claim, next := c.newClaim(w, w.key)
 	sent := c.clock.Now()
 	ctx, cancel := c.background.Bound(values, min(until, sent.Add(claim.TTL)))
-	c.calls.Add(observe.Transfer)
 	grant, err := c.store.Transfer(ctx, h.ref, claim)
 	cancel()
 	lease, err := next.settleClaim(&h.ref, sent, grant, err)

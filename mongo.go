@@ -59,6 +59,3 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 	}
 	return nil
 }
-
-// A counter is a store that counts the commands that it sends, by name.
-type counter interface{ Commands() map[string]uint64 }

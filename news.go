@@ -7,7 +7,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
@@ -115,7 +114,6 @@ func (c *Client) removePlace(key string, p store.Place) {
 func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 	ctx, cancel := c.background.Within(context.Background(), releaseBound)
 	defer cancel()
-	c.calls.Add(observe.Leave)
 	s, err := c.store.Leave(ctx, key, p, silent)
 	if err != nil {
 		if store.IsVerdict(err) {

@@ -3,7 +3,6 @@ package mongolock
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
@@ -133,15 +132,6 @@ type Stats struct {
 	// OldestRenewal is the time since the last renewal, or the grant, of the lease that has
 	// gone longest without one. Leases with NoRenewal do not count.
 	OldestRenewal time.Duration
-
-	// Calls counts the calls of the store since the client was made, by kind. A call is one to
-	// three commands to the database.
-	Calls map[string]uint64
-	// Commands counts the commands sent to the database since then, by name: what the locks
-	// cost the database. A command counts when it is given to the driver, which may send it
-	// again, or find no server for it. Commands is nil on a store without a database. If trees
-	// of package pathlock share a collection, the first one counts the commands of all.
-	Commands map[string]uint64
 }
 
 // Plus adds up the numbers of two clients. Of Ahead and of each age it keeps the greater, and
@@ -157,30 +147,13 @@ func (s Stats) Plus(t Stats) Stats {
 	s.Ahead = max(s.Ahead, t.Ahead)
 	s.OldestWait = max(s.OldestWait, t.OldestWait)
 	s.OldestRenewal = max(s.OldestRenewal, t.OldestRenewal)
-	s.Calls, s.Commands = sums(s.Calls, t.Calls), sums(s.Commands, t.Commands)
 	return s
-}
-
-// sums adds up counts by kind. It returns nil if there are none.
-func sums(a, b map[string]uint64) map[string]uint64 {
-	if len(a)+len(b) == 0 {
-		return nil
-	}
-	all := make(map[string]uint64, max(len(a), len(b)))
-	maps.Copy(all, a)
-	for kind, n := range b {
-		all[kind] += n
-	}
-	return all
 }
 
 // Stats returns the numbers of the client, all of one moment. It sends nothing. It takes about
 // a tenth of a microsecond for each lease and for each key that is waited for.
 func (c *Client) Stats() Stats {
-	s := Stats{Package: c.pkg, Calls: c.calls.ByName()}
-	if counts, ok := store.As[counter](c.store); ok {
-		s.Commands = counts.Commands()
-	}
+	s := Stats{Package: c.pkg}
 	c.queues.count(&s)
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
@@ -153,7 +152,6 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	}
 	ctx, cancel := c.background.Bound(values, until)
 	told, at := h.announceBeside()
-	c.calls.Add(observe.Release)
 	answer := c.store.Release(ctx, []store.Ending{h.ending()})[0]
 	cancel()
 	done, sure, err := h.released(answer)

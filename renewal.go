@@ -9,7 +9,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -32,7 +31,6 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 		h := item.(*holding)
 		request[i] = store.Renewal{Ref: h.ref, TTL: h.terms.ttl}
 	}
-	c.calls.Add(observe.Renew)
 	answers = c.store.Renew(ctx, request)
 	return answers, func() { end(renewed(batch, answers)) }
 }

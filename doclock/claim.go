@@ -188,7 +188,6 @@ func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error
 		return err
 	}
 	coll := l.store.base.Soft
-	l.store.base.Count(mongobase.CreateIndexes)
 	_, err = coll.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
 		Keys: keys, Options: options.Index().SetName(indexName(keys)),
 	})

@@ -49,7 +49,7 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 			return
 		}
 		s, ctx := l.store, mongobase.Bare(ctx)
-		cursor, err := s.base.FindMany(ctx, s.base.Soft, both(f, bson.D{
+		cursor, err := s.base.Soft.Find(ctx, both(f, bson.D{
 			{Key: s.path(fieldDone), Value: true}, {Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldDead)),
 		}))
 		if err != nil {
@@ -85,7 +85,6 @@ func (l *Locks[T]) Reopen(ctx context.Context, filter any) (int, error) {
 	}
 	s := l.store
 	ctx = mongobase.Bare(ctx)
-	s.base.Count(mongobase.Update)
 	result, err := s.base.Voted.UpdateMany(ctx, both(f, bson.D{
 		{Key: s.path(fieldDone), Value: bson.D{{Key: "$nin", Value: notDone}}},
 		{Key: "$and", Value: bson.A{append(s.ours(), mongolease.Lacks(s.path(fieldID)))}},

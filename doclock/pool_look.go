@@ -74,7 +74,7 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 	}
 	base := p.store.base
 	sent := base.Clock.Now()
-	cursor, err := base.FindMany(ctx, base.Soft, p.store.claimableOf(p.filter, now, until), opts)
+	cursor, err := base.Soft.Find(ctx, p.store.claimableOf(p.filter, now, until), opts)
 	if err != nil {
 		return nil, nil, false, err
 	}

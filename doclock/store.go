@@ -94,9 +94,6 @@ func newDocStore(coll *mongo.Collection, field string) *docStore {
 	return s
 }
 
-// Commands returns the number of commands sent so far, including those of the notices.
-func (s *docStore) Commands() map[string]uint64 { return s.base.Commands() }
-
 // A reply is the answer of one command, with the lock in it.
 type reply = mongolease.Image[record]
 

@@ -110,8 +110,8 @@ func hasParent(path string, read bson.M) bool {
 // List reads the documents that have a holder, live or expired, or for which somebody waits. It
 // scans the whole collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	find := func(ctx context.Context) (*mongobase.Cursor, error) {
-		return s.base.FindMany(ctx, s.base.Soft, bson.D{{Key: s.path(fieldMark), Value: shape},
+	find := func(ctx context.Context) (*mongo.Cursor, error) {
+		return s.base.Soft.Find(ctx, bson.D{{Key: s.path(fieldMark), Value: shape},
 			{Key: "$or", Value: bson.A{bson.D{mongolease.Exists(s.path(fieldID))}, bson.D{mongolease.Exists(s.path(mongolease.FieldLine) + ".0")}}}},
 			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
 	}

@@ -43,7 +43,6 @@ func (u *unique) proves(ctx context.Context, base *mongobase.Base, fields bson.D
 		return true, nil
 	}
 	coll := base.Soft
-	base.Count(mongobase.ListIndexes)
 	cursor, err := coll.Indexes().List(ctx)
 	if c := mongoerr.ClassOf(err); err != nil && (c == mongoerr.Refused || c == mongoerr.NoCommand) {
 		return false, nil
@@ -87,7 +86,7 @@ func covers(index bson.Raw, fields bson.D) bool {
 // only returns the key of the one document that has these values now, and the fields with its
 // _id: so another document that gets the values later is not locked instead.
 func only(ctx context.Context, base *mongobase.Base, fields bson.D) (string, bson.D, error) {
-	cursor, err := base.FindMany(ctx, base.Soft, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	cursor, err := base.Soft.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)
 	}

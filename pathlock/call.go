@@ -70,7 +70,7 @@ func (t *Tree) view(ctx context.Context, p part, look func(*document, interval))
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	return wrap(t.store.view(t.count(ctx, callView), p, look))
+	return wrap(t.store.view(ctx, p, look))
 }
 
 // write runs one request that writes. If it adds a lock after its caller has left, the lock is
@@ -175,7 +175,7 @@ func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 	defer t.seen.cleanUps.Add(-1)
 	for pause := undoLeast; ; pause = min(2*pause, undoMost) {
 		ctx, cancel := context.WithTimeout(whole, callBound)
-		settled, err := remove(t.count(ctx, callUndo))
+		settled, err := remove(ctx)
 		cancel()
 		if err == nil {
 			t.hub.wrote(whole, true)

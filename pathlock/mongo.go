@@ -38,7 +38,6 @@ type Mongo struct {
 
 	noIndex bool
 	indexed atomic.Bool // the first Lock made the indexes, or tried to
-	opened  atomic.Bool // a tree was opened
 }
 
 // A MongoOption changes a Mongo.
@@ -95,7 +94,6 @@ const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	ctx = mongobase.Bare(ctx)
-	m.base.Count(mongobase.CreateIndexes)
 	_, err := m.base.Soft.Indexes().CreateMany(ctx, mongoIndexes())
 	if err == nil {
 		return nil
@@ -104,7 +102,6 @@ func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	if errors.As(err, new(mongo.CommandError)) { // for one of them: a server may lack TTL or partial indexes
 		errs = nil
 		for _, index := range mongoIndexes() {
-			m.base.Count(mongobase.CreateIndexes)
 			_, err := m.base.Soft.Indexes().CreateOne(ctx, index)
 			errs = append(errs, err)
 		}
@@ -129,7 +126,7 @@ func (m *mongoTree) indexOnce(ctx context.Context) {
 }
 
 func (m *Mongo) open(name string, logger *slog.Logger) treeStore {
-	return &mongoTree{Mongo: m, name: name, logger: logger, first: !m.opened.Swap(true)}
+	return &mongoTree{Mongo: m, name: name, logger: logger}
 }
 
 // A mongoTree is the store of one tree in a collection. It remembers only the tree's word, and
@@ -138,7 +135,6 @@ type mongoTree struct {
 	*Mongo
 	name   string
 	logger *slog.Logger
-	first  bool // it is the first tree in the collection, and reports the commands of all
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
 	own     ownLocks
@@ -146,14 +142,5 @@ type mongoTree struct {
 }
 
 func (m *mongoTree) feed() store.Feed { return m.wakes }
-
-// Commands returns the number of commands sent so far for all trees of the Mongo, by name, or
-// nil if another tree reports them.
-func (m *mongoTree) Commands() map[string]uint64 {
-	if !m.first {
-		return nil
-	}
-	return m.base.Commands()
-}
 
 func (m *mongoTree) prompt() bool { return false }

@@ -248,7 +248,6 @@ func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool
 	more := d.undecided
 	if full { // there were too many to read them all
 		d.undecided = 0
-		m.base.Count(mongobase.Aggregate)
 		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {

@@ -81,7 +81,7 @@ func (m *mongoTree) partFilter(p part) bson.D {
 // nothing was changed.
 func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bson.D, limit int64) (s sight, err error) {
 	s.sent = m.base.Clock.Now()
-	cursor, err := m.base.FindMany(ctx, coll, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+	cursor, err := coll.Find(ctx, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
 	if err != nil {
 		return s, mongoerr.NotApplied(err)
 	}

@@ -137,13 +137,13 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 			{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: w.name}, {Key: fieldState, Value: stateGranted},
 		}
 		s := sight{sent: w.base.Clock.Now()}
-		cursor, err := w.base.FindMany(ctx, w.base.Soft, filter, options.Find().SetSort(bson.D{{Key: fieldUntil, Value: 1}}).SetLimit(soonEnough).
+		cursor, err := w.base.Soft.Find(ctx, filter, options.Find().SetSort(bson.D{{Key: fieldUntil, Value: 1}}).SetLimit(soonEnough).
 			SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
 		if err != nil {
 			return 0, err
 		}
-		all, err := cursor.All(ctx)
-		if err != nil {
+		var all []bson.Raw
+		if err := cursor.All(ctx, &all); err != nil {
 			return 0, err
 		}
 		s.seen = w.base.Clock.Now()
@@ -263,7 +263,7 @@ func (w *mongoWatcher) untold(ctx context.Context, now interval) (events []Event
 		under = append(under, bucket(w.name, t))
 	}
 	after := bson.D{{Key: "$gt", Value: w.from}}
-	cursor, err := w.base.FindMany(ctx, w.base.Soft, bson.D{
+	cursor, err := w.base.Soft.Find(ctx, bson.D{
 		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
 		{Key: "$or", Value: bson.A{bson.D{{Key: fieldGranted, Value: after}}, bson.D{{Key: fieldEnded, Value: after}}}},
 	}, options.Find().SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
@@ -335,7 +335,6 @@ func (w *mongoWatcher) sweep(ctx context.Context, now interval) {
 	for t := now.Earliest.Add(-buriedFor); t.After(now.Earliest.Add(-buriedFor - 2*wordFor)); t = t.Add(-bucketFor) {
 		under = append(under, bucket(w.name, t))
 	}
-	w.base.Count(mongobase.Delete)
 	_, _ = w.base.Soft.DeleteMany(ctx, bson.D{
 		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
 		{Key: fieldState, Value: bson.D{{Key: "$in", Value: bson.A{stateReleased, stateExpired}}}},

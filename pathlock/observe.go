@@ -27,24 +27,10 @@ func WithObserver(o mongolock.Observer) Option {
 	})
 }
 
-// The kinds of calls of a storage.
-const (
-	callLock = iota
-	callRefresh
-	callRelease
-	callUndo
-	callWithdraw
-	callView
-	callKinds
-)
-
-var callNames = [callKinds]string{"acquire", "renew", "release", "undo", "withdraw", "look"}
-
 // seen holds what observers see of a tree.
 type seen struct {
 	observer mongolock.Observer
 	unwatch  func()
-	calls    [callKinds]atomic.Uint64
 	cleanUps atomic.Int64
 
 	mu      sync.Mutex // protects waiters
@@ -68,18 +54,9 @@ func (s *seen) stop() {
 }
 
 // Stats returns the numbers of this process's part in the tree: its calls that wait, its
-// clean-ups, its calls of the storage. Held is zero, because a lock belongs to no process.
+// clean-ups. Held is zero, because a lock belongs to no process.
 func (t *Tree) Stats() mongolock.Stats {
-	s := mongolock.Stats{
-		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: t.hub.follower.State(),
-		Calls: make(map[string]uint64, callKinds),
-	}
-	if e, ok := t.store.(interface{ Commands() map[string]uint64 }); ok {
-		s.Commands = e.Commands()
-	}
-	for kind := range t.seen.calls {
-		s.Calls[callNames[kind]] = t.seen.calls[kind].Load()
-	}
+	s := mongolock.Stats{Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: t.hub.follower.State()}
 	t.seen.mu.Lock()
 	defer t.seen.mu.Unlock()
 	s.Waiters = len(t.seen.waiters)
@@ -87,12 +64,6 @@ func (t *Tree) Stats() mongolock.Stats {
 		s.OldestWait = max(s.OldestWait, time.Since(w.since))
 	}
 	return s
-}
-
-// count counts a call of the storage, which gets ctx.
-func (t *Tree) count(ctx context.Context, kind int) context.Context {
-	t.seen.calls[kind].Add(1)
-	return ctx
 }
 
 // observe tells the observer that an operation begins.

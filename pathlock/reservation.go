@@ -149,5 +149,5 @@ func (t *Tree) ended(w *waiter) {
 func (t *Tree) unreserve(w *waiter) {
 	ctx, cancel := context.WithTimeout(context.Background(), unreserveFor)
 	defer cancel()
-	t.writeNow(ctx, func(ctx context.Context) outcome { return t.store.unreserve(t.count(ctx, callWithdraw), w.id) })
+	t.writeNow(ctx, func(ctx context.Context) outcome { return t.store.unreserve(ctx, w.id) })
 }

@@ -103,7 +103,7 @@ func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w *wa
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
 	return t.write(ctx, func(ctx context.Context) outcome {
 		w.asks()
-		o := t.store.lock(t.count(ctx, callLock), r, l, w)
+		o := t.store.lock(ctx, r, l, w)
 		if w.asked() {
 			t.unreserve(w)
 		}
@@ -131,7 +131,7 @@ func (t *Tree) refresh(ctx context.Context, token string, timeout time.Duration,
 	ctx, end := t.observe(ctx, mongolock.OpRenew, t.name, "")
 	left := func() bool { return ctx.Err() != nil }
 	l, err := t.write(ctx, func(ctx context.Context) outcome {
-		return t.store.refresh(t.count(ctx, callRefresh), token, timeout, least, left)
+		return t.store.refresh(ctx, token, timeout, least, left)
 	}).answer()
 	end(lost(err))
 	return l, err
@@ -140,7 +140,7 @@ func (t *Tree) refresh(ctx context.Context, token string, timeout time.Duration,
 // Release ends the lock that has a token. It returns ErrUnknownToken if no lock has it.
 func (t *Tree) Release(ctx context.Context, token string) error {
 	ctx, end := t.observe(ctx, mongolock.OpRelease, t.name, "")
-	err := t.write(ctx, func(ctx context.Context) outcome { return t.store.release(t.count(ctx, callRelease), token) }).err
+	err := t.write(ctx, func(ctx context.Context) outcome { return t.store.release(ctx, token) }).err
 	end(err)
 	return err
 }

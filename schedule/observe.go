@@ -24,15 +24,6 @@ var errPanicked = errors.New("schedule: the job panicked")
 // Package returns the package whose operations observers see.
 func (*leaseStore) Package() string { return pkg }
 
-// Commands returns the commands that the store has sent to the database; nil if there is no
-// database.
-func (e *leaseStore) Commands() map[string]uint64 {
-	if s, ok := e.store.(interface{ Commands() map[string]uint64 }); ok {
-		return s.Commands()
-	}
-	return nil
-}
-
 // Stats returns the numbers of this process's part: the leases held are those of the runs under
 // way. They are zero while the Scheduler is not running.
 func (s *Scheduler) Stats() mongolock.Stats {

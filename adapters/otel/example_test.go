@@ -6,6 +6,8 @@ import (
 	"log"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -73,4 +75,23 @@ func ExampleMetricKey() {
 	_, err := otellock.New(otellock.MetricKey(kind))
 	fmt.Println(kind(mongolock.Operation{Key: "order:4711"}), err)
 	// Output: order <nil>
+}
+
+// A monitor of the driver counts the commands that locks send; here to a database that is not there.
+func ExampleObserver_CommandMonitor() {
+	telemetry, err := otellock.New()
+	if err != nil {
+		log.Panic(err)
+	}
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetMonitor(telemetry.CommandMonitor("locks")))
+	if err != nil {
+		log.Panic(err)
+	}
+	defer func() { _ = conn.Disconnect(context.Background()) }()
+	client, err := mongolock.New(conn.Database("app").Collection("locks"), mongolock.WithObserver(telemetry))
+	if err != nil {
+		log.Panic(err)
+	}
+	fmt.Println(client.Close())
+	// Output: <nil>
 }

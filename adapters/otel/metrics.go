@@ -3,7 +3,6 @@ package otellock
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -25,12 +24,12 @@ var (
 type meters struct {
 	operation, wait, hold, run  metric.Float64Histogram
 	lost, renewed, missed       metric.Int64Counter
+	commands                    metric.Int64Counter
 	runs                        metric.Int64UpDownCounter
 	leases, waiters, candidates metric.Int64ObservableUpDownCounter
 	inLine, cleanUps, clients   metric.Int64ObservableUpDownCounter
 	ahead                       metric.Int64ObservableGauge
 	oldestWait, oldestRenewal   metric.Float64ObservableGauge
-	storeCalls, storeCommands   metric.Int64ObservableCounter
 }
 
 // measure makes the instruments.
@@ -61,11 +60,6 @@ func (o *Observer) measure(m metric.Meter) error {
 		errs = append(errs, err)
 		return g
 	}
-	total := func(name, unit, help string) metric.Int64ObservableCounter {
-		c, err := m.Int64ObservableCounter(name, metric.WithDescription(help), metric.WithUnit(unit))
-		errs = append(errs, err)
-		return c
-	}
 	o.operation = histogram("lock.operation.duration", "How long operations took: acquire (waits included), renew, release, transfer.", short)
 	o.wait = histogram("lock.wait.duration", "How long calls waited that did not get their key at once.", short)
 	o.hold = histogram("lock.hold.duration", "How long leases were held that have ended.", long)
@@ -73,6 +67,7 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.lost = counter("lock.leases.lost", "{lease}", "Leases that ended and that their holders did not end.")
 	o.renewed = counter("lock.leases.renewed", "{lease}", "Renewals of single leases that were granted.")
 	o.missed = counter("lock.due_times.missed", "{due_time}", "Due times of jobs that were dropped, and will not run.")
+	o.commands = counter("lock.commands", "{command}", "Commands to the database: see CommandMonitor.")
 	var err error
 	o.runs, err = m.Int64UpDownCounter("lock.runs", metric.WithDescription("Functions of jobs, terms and once that run now. A leader has one, of system leader."), metric.WithUnit("{run}"))
 	errs = append(errs, err)
@@ -85,13 +80,11 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.clients = number("lock.clients", "{client}", "Clients, schedulers and trees that are open.")
 	o.oldestWait = age("lock.wait.oldest", "How long the longest waiter has waited, candidates aside.")
 	o.oldestRenewal = age("lock.renewal.oldest", "How long ago the lease was renewed that has waited longest for its next renewal.")
-	o.storeCalls = total("lock.store.calls", "{call}", "Calls of the store.")
-	o.storeCommands = total("lock.store.commands", "{command}", "Commands to the database.")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.inLine, o.ahead, o.cleanUps, o.clients,
-		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands)
+		o.oldestWait, o.oldestRenewal)
 	return err
 }
 
@@ -163,7 +156,7 @@ func renewals(out mongolock.Outcome) int {
 type sources struct {
 	mu    sync.Mutex // protects what follows
 	open  map[*source]bool
-	ended map[string]mongolock.Stats // by package: the counts of closed clients
+	ended map[string]bool // packages of which a client was closed
 }
 
 type source struct{ stats func() mongolock.Stats }
@@ -174,16 +167,16 @@ func (s *sources) Watch(stats func() mongolock.Stats) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		s.open, s.ended = make(map[*source]bool), make(map[string]mongolock.Stats)
+		s.open, s.ended = make(map[*source]bool), make(map[string]bool)
 	}
 	s.open[src] = true
 	return func() {
-		last := stats()
+		pkg := stats().Package
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.open[src] {
 			delete(s.open, src)
-			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands}.Plus(s.ended[last.Package])
+			s.ended[pkg] = true
 		}
 	}
 }
@@ -192,7 +185,10 @@ func (s *sources) Watch(stats func() mongolock.Stats) (stop func()) {
 func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all, feeds := maps.Clone(o.sources.ended), make(map[[2]string]int64)
+	all, feeds := make(map[string]mongolock.Stats), make(map[[2]string]int64)
+	for pkg := range o.sources.ended {
+		all[pkg] = mongolock.Stats{}
+	}
 	for s := range o.open {
 		is := s.stats()
 		all[is.Package] = all[is.Package].Plus(is)
@@ -211,12 +207,6 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(o.cleanUps, int64(s.CleanUps), with)
 		to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds(), with)
 		to.ObserveFloat64(o.oldestRenewal, s.OldestRenewal.Seconds(), with)
-		for call, n := range s.Calls {
-			to.ObserveInt64(o.storeCalls, int64(n), metric.WithAttributes(system, AttrStoreCall.String(call)))
-		}
-		for command, n := range s.Commands {
-			to.ObserveInt64(o.storeCommands, int64(n), metric.WithAttributes(system, AttrStoreCommand.String(command)))
-		}
 		for _, state := range []store.FeedState{store.FeedNone, store.FeedIdle, store.FeedOpening, store.FeedLive} {
 			to.ObserveInt64(o.clients, feeds[[2]string{pkg, string(state)}], metric.WithAttributes(system, AttrFeedState.String(string(state))))
 		}

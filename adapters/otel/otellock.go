@@ -15,7 +15,8 @@
 // leader's term, which has no end: the work gets a context without a span, and each span that it
 // begins is the root of a trace. Contexts go down to
 // the store: the spans of an instrumented MongoDB driver are within those of the operation
-// that sent the command.
+// that sent the command; those of a renewal are within the hold. A monitor of the driver counts
+// the commands: [Observer.CommandMonitor].
 //
 // Its README has the table of all names. There is no semantic convention for locks
 // yet; these names are made to become one.
@@ -41,19 +42,19 @@ const Scope = "github.com/mongolock/mongolock/adapters/otel"
 
 // The attributes.
 const (
-	AttrSystem       = attribute.Key("lock.system")        // the package: mongolock, doclock, schedule, leader, pathlock
-	AttrOperation    = attribute.Key("lock.operation")     // a mongolock.Op
-	AttrOutcome      = attribute.Key("lock.outcome")       // what mongolock.OutcomeOf says
-	AttrKey          = attribute.Key("lock.key")           // of spans; of metrics by MetricKey alone
-	AttrMode         = attribute.Key("lock.mode")          // exclusive, shared, permits; of spans
-	AttrToken        = attribute.Key("lock.token")         // the fencing token; of spans
-	AttrCount        = attribute.Key("lock.count")         // leases that were renewed; of spans
-	AttrLossCause    = attribute.Key("lock.loss.cause")    // max_hold, stalled, broken, lost
-	AttrState        = attribute.Key("lock.state")         // held, idle, unreleased
-	AttrFeedState    = attribute.Key("lock.feed.state")    // live, opening, idle, none
-	AttrStoreCall    = attribute.Key("lock.store.call")    // acquire, renew, release, …
-	AttrStoreCommand = attribute.Key("lock.store.command") // findAndModify, find, update, …
-	AttrErrorType    = attribute.Key("error.type")         // the outcome, of spans that failed
+	AttrSystem     = attribute.Key("lock.system")     // the package: mongolock, doclock, schedule, leader, pathlock
+	AttrOperation  = attribute.Key("lock.operation")  // a mongolock.Op
+	AttrOutcome    = attribute.Key("lock.outcome")    // what mongolock.OutcomeOf says
+	AttrKey        = attribute.Key("lock.key")        // of spans; of metrics by MetricKey alone
+	AttrMode       = attribute.Key("lock.mode")       // exclusive, shared, permits; of spans
+	AttrToken      = attribute.Key("lock.token")      // the fencing token; of spans
+	AttrCount      = attribute.Key("lock.count")      // leases that were renewed; of spans
+	AttrLossCause  = attribute.Key("lock.loss.cause") // max_hold, stalled, broken, lost
+	AttrState      = attribute.Key("lock.state")      // held, idle, unreleased
+	AttrFeedState  = attribute.Key("lock.feed.state") // live, opening, idle, none
+	AttrCollection = attribute.Key("lock.collection") // of commands: the collection of locks, or that of its wake-ups
+	AttrCommand    = attribute.Key("lock.command")    // findAndModify, find, update, …
+	AttrErrorType  = attribute.Key("error.type")      // the outcome, of spans that failed
 )
 
 // An Observer makes spans and metrics. It is safe for concurrent use.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -171,20 +173,26 @@ func TestAnAcquisitionsWaitIsWithinItsSpanAndItsHoldIsLinkedToIt(t *testing.T) {
 	})
 }
 
-// A counting store tells what a store on MongoDB tells: the commands that it has sent.
-type counting struct {
-	store.Store
-	finds uint64
-}
-
-func (s counting) Commands() map[string]uint64 { return map[string]uint64{"find": s.finds, "hello": 0} }
-
-func TestCommandsAreCountedByNameAcrossClientsThatAreClosed(t *testing.T) {
-	l := newLab(t)
-	closed, open := l.client(counting{memstore.New(), 3}, mongolock.WithObserver(l)), l.client(counting{memstore.New(), 4}, mongolock.WithObserver(l))
-	require.NoError(t, closed.Close())
-	l.wants(map[string]float64{"lock.store.commands{find}": 7, "lock.store.commands{hello}": 0})
-	require.NoError(t, open.Close())
+func TestTheCommandsOfALockAreCounted(t *testing.T) {
+	for name, collections := range map[string][]string{"its collection": {"locks"}, "all": nil} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			monitor := l.CommandMonitor(collections...)
+			for name, command := range map[string]bson.D{
+				"find": {{Key: "find", Value: "locks"}}, "getMore": {{Key: "getMore", Value: int64(7)}, {Key: "collection", Value: "locks.wake"}},
+				"insert": {{Key: "insert", Value: "locks2"}},
+			} {
+				raw, err := bson.Marshal(command)
+				require.NoError(t, err)
+				monitor.Started(t.Context(), &event.CommandStartedEvent{CommandName: name, Command: raw})
+			}
+			others := 0.0
+			if collections == nil {
+				others = 1
+			}
+			l.wants(map[string]float64{"lock.commands{locks,find}": 1, "lock.commands{locks.wake,getMore}": 1, "lock.commands{locks2,insert}": others})
+		})
+	}
 }
 
 func TestAHandOverIsWithinTheAcquisitionThatItServes(t *testing.T) {
@@ -281,14 +289,12 @@ func TestNumbersAreReadWhenMetricsAreCollected(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(10 * time.Second) // virtual: the waiter waits
-		l.wants(map[string]float64{"lock.waiters{}": 1, "lock.line.keys{}": 1, "lock.line.ahead{}": 1, "lock.wait.oldest{}": 10, "lock.clients{live}": 1, "lock.store.calls{watch}": 1})
+		l.wants(map[string]float64{"lock.waiters{}": 1, "lock.line.keys{}": 1, "lock.line.ahead{}": 1, "lock.wait.oldest{}": 10, "lock.clients{live}": 1})
 		require.NoError(t, theirs.Release())
 		time.Sleep(time.Second) // virtual: until it was served
-		calls := l.metrics()["lock.store.calls{acquire}"]
-		assert.Positive(t, calls)
 		l.wants(map[string]float64{"lock.waiters{}": 0, "lock.line.keys{}": 0, "lock.line.ahead{}": 0, "lock.wait.duration{granted}": 1})
 		require.NoError(t, errors.Join(client.Close(), rival.Close(), other.Close()))
-		l.wants(map[string]float64{"lock.clients{live}": 0, "lock.store.calls{acquire}": calls})
+		l.wants(map[string]float64{"lock.clients{live}": 0})
 	})
 }
 

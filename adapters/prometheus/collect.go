@@ -1,8 +1,6 @@
 package promlock
 
 import (
-	"maps"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongolock/mongolock"
@@ -25,10 +23,8 @@ var (
 	oldestRenewal = desc("oldest_renewal_seconds", "How long ago the lease was renewed that has waited longest for its next renewal.")
 	cleanUps      = desc("cleanups", "Claims of unknown outcome that are being cleaned up.")
 	clients       = desc("clients", "Clients, schedulers and trees that are open, by the state of their feed: live, opening, idle or none.", "feed")
-	calls         = desc("store_calls_total", "Calls of the store, by kind.", "call")
-	sent          = desc("store_commands_total", "Commands to the database, by name.", "command")
 
-	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients, calls, sent}
+	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -39,14 +35,14 @@ func (c *Collector) Watch(stats func() mongolock.Stats) (stop func()) {
 	defer c.mu.Unlock()
 	c.sources[s] = true
 	return func() {
-		last := stats()
+		pkg := stats().Package
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !c.sources[s] {
 			return
 		}
 		delete(c.sources, s)
-		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands}.Plus(c.ended[last.Package])
+		c.ended[pkg] = true
 	}
 }
 
@@ -94,7 +90,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c *Collector) parts() []prometheus.Collector {
-	all := []prometheus.Collector{c.lost, c.renewed, c.handoffs, c.missed, c.runs}
+	all := []prometheus.Collector{c.lost, c.renewed, c.handoffs, c.missed, c.runs, c.commands}
 	for _, d := range c.durations {
 		all = append(all, d)
 	}
@@ -111,9 +107,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{pkg}, labels...)...)
 		}
-		total := func(d *prometheus.Desc, n uint64, labels ...string) {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{pkg}, labels...)...)
-		}
 		gauge(held, float64(s.Held))
 		gauge(idle, float64(s.Idle))
 		gauge(unreleased, float64(s.Unreleased))
@@ -127,12 +120,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		for _, state := range []store.FeedState{store.FeedNone, store.FeedIdle, store.FeedOpening, store.FeedLive} {
 			gauge(clients, float64(feeds[feed{pkg, state}]), string(state))
 		}
-		for call, n := range s.Calls {
-			total(calls, n, call)
-		}
-		for command, n := range s.Commands {
-			total(sent, n, command)
-		}
 	}
 }
 
@@ -142,12 +129,15 @@ type feed struct {
 	state store.FeedState
 }
 
-// sums adds up, by package, the numbers of open clients and the counts of closed ones. feeds
+// sums adds up, by package, the numbers of open clients. They are zero if all of a package are closed. feeds
 // counts the clients that have a feed in a state.
 func (c *Collector) sums() (all map[string]mongolock.Stats, feeds map[feed]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all, feeds = maps.Clone(c.ended), make(map[feed]int)
+	all, feeds = make(map[string]mongolock.Stats), make(map[feed]int)
+	for pkg := range c.ended {
+		all[pkg] = mongolock.Stats{}
+	}
 	for s := range c.sources {
 		is := s.stats()
 		all[is.Package] = all[is.Package].Plus(is)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	promlock "github.com/mongolock/mongolock/adapters/prometheus"
@@ -74,4 +76,23 @@ func ExampleBuckets() {
 	// Output:
 	// <nil>
 	// promlock: Buckets(hold): the bounds must increase
+}
+
+// A monitor of the driver counts the commands that locks send; here to a database that is not there.
+func ExampleCollector_CommandMonitor() {
+	metrics, err := promlock.New()
+	if err != nil {
+		log.Panic(err)
+	}
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetMonitor(metrics.CommandMonitor("locks")))
+	if err != nil {
+		log.Panic(err)
+	}
+	defer func() { _ = conn.Disconnect(context.Background()) }()
+	client, err := mongolock.New(conn.Database("app").Collection("locks"), mongolock.WithObserver(metrics))
+	if err != nil {
+		log.Panic(err)
+	}
+	fmt.Println(client.Close())
+	// Output: <nil>
 }

@@ -12,6 +12,8 @@
 // Keys are not labels, because a program may have any number of them. [KeyLabel] maps the keys
 // that you want to see to a few names of yours.
 //
+// The commands that the locks send are counted by a monitor of the driver: [Collector.CommandMonitor].
+//
 // docs/telemetry.md lists the metrics. docs/grafana has a dashboard and alert rules for
 // them.
 package promlock
@@ -39,12 +41,13 @@ type Collector struct {
 	handoffs  *prometheus.CounterVec
 	missed    *prometheus.CounterVec
 	runs      *prometheus.GaugeVec
+	commands  *prometheus.CounterVec
 
 	known sync.Map // packages whose counters exist
 
 	mu      sync.Mutex // protects what follows
 	sources map[*source]bool
-	ended   map[string]mongolock.Stats // by package: the counts of closed clients
+	ended   map[string]bool // packages of which a client was closed
 }
 
 // A source is an open client, or something like it.
@@ -121,7 +124,7 @@ func New(opts ...Option) (*Collector, error) {
 		key:       conf.key,
 		durations: make(map[mongolock.Op]*prometheus.HistogramVec),
 		sources:   make(map[*source]bool),
-		ended:     make(map[string]mongolock.Stats),
+		ended:     make(map[string]bool),
 	}
 	for op, bounds := range conf.buckets {
 		c.durations[op] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -136,6 +139,7 @@ func New(opts ...Option) (*Collector, error) {
 	c.runs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mongolock_runs", Help: "Functions of jobs, terms and once that run now. A leader has one, of package leader.",
 	}, c.labels(mongolock.OpRun))
+	c.commands = counter("commands", "Commands to the database, by collection and name: see CommandMonitor.", []string{"collection", "command"})
 	return c, nil
 }
 

@@ -20,14 +20,17 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	promlock "github.com/mongolock/mongolock/adapters/prometheus"
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/schedule"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -141,12 +144,9 @@ func TestHeldKeysAndWaitersAreReadAtTheScrape(t *testing.T) {
 		"mongolock_release_duration_seconds{granted}":  3,
 		"mongolock_transfer_duration_seconds{granted}": 1,
 		"mongolock_handoffs_total{granted}":            1,
-		"mongolock_store_calls_total{acquire}":         2,
-		"mongolock_store_calls_total{transfer}":        1,
-		"mongolock_store_calls_total{release}":         2,
 	})
 	require.NoError(t, client.Close())
-	exposed.wants(map[string]float64{"mongolock_clients{idle}": 0, "mongolock_store_calls_total{acquire}": 2})
+	exposed.wants(map[string]float64{"mongolock_clients{idle}": 0})
 }
 
 func TestTheLineIsReadAtTheScrape(t *testing.T) {
@@ -178,26 +178,48 @@ func TestTheLineIsReadAtTheScrape(t *testing.T) {
 	require.NoError(t, errors.Join(holder.Close(), first.Close(), last.Close()))
 }
 
-// A counting store tells what a store on MongoDB tells: the commands that it has sent.
-type counting struct {
-	store.Store
-	finds uint64
+func TestTheCommandsOfALockAreCounted(t *testing.T) {
+	for name, collections := range map[string][]string{"its collection": {"locks"}, "all": nil} {
+		t.Run(name, func(t *testing.T) {
+			metrics := newCollector(t)
+			exposed := expose(t, metrics)
+			link := memmongo.New().Link()
+			defer link.Close()
+			conn, err := link.Connect(func(o *options.ClientOptions) { o.SetMonitor(metrics.CommandMonitor(collections...)) })
+			require.NoError(t, err)
+			defer func() { _ = conn.Disconnect(context.Background()) }()
+			db := conn.Database("d")
+			client, err := mongolock.New(db.Collection("locks"), quiet)
+			require.NoError(t, err)
+			lease, err := client.Acquire(t.Context(), "k")
+			require.NoError(t, err)
+			require.NoError(t, lease.Release())
+			require.NoError(t, client.Close())
+			_, err = db.Collection("others").InsertOne(t.Context(), map[string]int{"n": 1})
+			require.NoError(t, err)
+			exposed.wants(map[string]float64{"mongolock_commands_total{locks,findAndModify}": 2, "mongolock_commands_total{locks,createIndexes}": 1})
+			_, others := exposed.scrape()["mongolock_commands_total{others,insert}"]
+			assert.Equal(t, collections == nil, others)
+		})
+	}
 }
 
-func (s counting) Commands() map[string]uint64 { return map[string]uint64{"find": s.finds, "hello": 0} }
-
-func TestCommandsAreCountedByNameAcrossClientsThatAreClosed(t *testing.T) {
+func TestACommandIsThatOfItsCollection(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)
-	for _, finds := range []uint64{3, 4} {
-		client, err := mongolock.NewWithStore(counting{memstore.New(), finds}, mongolock.WithObserver(metrics), quiet)
+	monitor := metrics.CommandMonitor("locks")
+	for name, command := range map[string]bson.D{
+		"find": {{Key: "find", Value: "locks"}}, "getMore": {{Key: "getMore", Value: int64(7)}, {Key: "collection", Value: "locks.wake"}},
+		"ping": {{Key: "ping", Value: 1}}, "insert": {{Key: "insert", Value: "locks2"}},
+	} {
+		raw, err := bson.Marshal(command)
 		require.NoError(t, err)
-		defer client.Close()
-		if finds == 3 {
-			require.NoError(t, client.Close())
-		}
+		monitor.Started(t.Context(), &event.CommandStartedEvent{CommandName: name, Command: raw})
 	}
-	exposed.wants(map[string]float64{"mongolock_store_commands_total{find}": 7, "mongolock_store_commands_total{hello}": 0})
+	exposed.wants(map[string]float64{"mongolock_commands_total{locks,find}": 1, "mongolock_commands_total{locks.wake,getMore}": 1})
+	is := exposed.scrape()
+	assert.NotContains(t, is, "mongolock_commands_total{,ping}")
+	assert.NotContains(t, is, "mongolock_commands_total{locks2,insert}")
 }
 
 func TestOutcomesAreCounted(t *testing.T) {
@@ -354,14 +376,12 @@ func TestEveryPackageIsCountedUnderItsName(t *testing.T) {
 		"mongolock_run_duration_seconds{granted,leader}":         1,
 		"mongolock_hold_duration_seconds{released,schedule}":     1,
 		"mongolock_run_duration_seconds{granted,schedule}":       1,
-		"mongolock_store_calls_total{acquire,schedule}":          1,
 		"mongolock_acquire_duration_seconds{granted,pathlock}":   1,
 		"mongolock_renew_duration_seconds{lost,pathlock}":        1,
 		"mongolock_leases_renewed_total{pathlock}":               1,
 		"mongolock_release_duration_seconds{granted,pathlock}":   1,
 		"mongolock_clients{idle,pathlock}":                       1,
 		"mongolock_clients{idle}":                                1,
-		"mongolock_store_calls_total{renew,pathlock}":            2,
 		"mongolock_acquire_duration_seconds{granted,leader}":     1,
 		"mongolock_release_duration_seconds{granted,leader}":     1,
 		"mongolock_release_duration_seconds{granted,schedule}":   1,

@@ -12,21 +12,6 @@ import (
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
-// Commands are counted as they are given to the driver: here to a database that is not there.
-func ExampleStore_Commands() {
-	s, err := mongostore.New(locks())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	_, err = s.Look(ctx, []string{"nightly-report"})
-	fmt.Println(err != nil, s.Commands()["hello"]+s.Commands()["find"])
-	// Output:
-	// true 1
-}
-
 // Notices of your own travel with the locks' wake-ups; here to a database that is not
 // there.
 func ExampleFeedOn() {

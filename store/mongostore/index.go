@@ -27,7 +27,6 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return err
 	}
-	s.base.Count(mongobase.CreateIndexes)
 	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
@@ -51,7 +50,6 @@ func (s *Store) refuseUnfitOnce(ctx context.Context) error {
 			return nil
 		}
 		db, name, why := s.base.Soft.Database(), s.base.Soft.Name(), ""
-		s.base.Count(mongobase.ListCollections)
 		specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
 		if class := mongoerr.ClassOf(err); err != nil && class != mongoerr.Refused && class != mongoerr.NoCommand {
 			return err

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -24,8 +24,8 @@ const listBatch = 500
 // List reads the keys that begin with prefix in the order of _id, which for strings is the
 // order of their bytes.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	return s.steps.List(ctx, prefix, func(ctx context.Context) (*mongobase.Cursor, error) {
-		return s.base.FindMany(ctx, s.base.Soft,
+	return s.steps.List(ctx, prefix, func(ctx context.Context) (*mongo.Cursor, error) {
+		return s.base.Soft.Find(ctx,
 			bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldMark, Value: shape}},
 			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(listBatch))
 	}, func(doc bson.Raw) (string, record) {

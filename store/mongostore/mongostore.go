@@ -109,10 +109,6 @@ func open(coll *mongo.Collection, conf config) *Store {
 	return s
 }
 
-// Commands returns how many commands the store has given to the driver so far, by name. They
-// are what the locks cost the database.
-func (s *Store) Commands() map[string]uint64 { return s.base.Commands() }
-
 // A reply is the image that one command answered.
 type reply = mongolease.Image[record]
 

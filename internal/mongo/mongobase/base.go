@@ -38,7 +38,6 @@ type Base struct {
 	noJ     atomic.Bool
 	retries bool // the driver gives its writes transaction numbers, where the server takes them
 
-	sent     counts
 	greeting Shared
 	memory   memory
 	epochs   epochs
@@ -125,7 +124,7 @@ var (
 // then the after-image, whatever opts say.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
 	filter = ByID(filter)
-	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if coll == b.Once {
 			return once(ctx, coll, filter, update)
 		}
@@ -160,7 +159,7 @@ func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (
 		{Key: "$setOnInsert", Value: document},
 		{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}},
 	}
-	return b.send(Update, b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.send(b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
 		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, insert, upserting)
 		return nil, err
 	})
@@ -170,20 +169,19 @@ var upserting = options.UpdateOne().SetUpsert(true)
 
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
 	filter = ByID(filter)
-	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		return coll.FindOneAndDelete(ctx, filter, opts...).Raw()
 	})
 }
 
 func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
-	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
+	return b.send(b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
 
-func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
+func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
-	b.Count(what)
 	r := Reply{Sent: b.Clock.Now()}
 	image, err := command(coll)
 	r.Took = b.Clock.Now().Sub(r.Sent)
@@ -197,7 +195,7 @@ func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Co
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return r, nil
 	case coll == b.Durable && b.lacksJournal(err):
-		return b.send(what, b.Voted, command)
+		return b.send(b.Voted, command)
 	}
 	return r, err
 }

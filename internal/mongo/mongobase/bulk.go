@@ -4,25 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 var unordered = options.BulkWrite().SetOrdered(false)
-
-// countBulk counts the commands of a bulk: one for each kind of write in it.
-func (b *Base) countBulk(models []mongo.WriteModel) {
-	isDelete := func(m mongo.WriteModel) bool { _, is := m.(*mongo.DeleteOneModel); return is }
-	deletes := slices.ContainsFunc(models, isDelete)
-	if deletes {
-		b.Count(Delete)
-	}
-	if !deletes || slices.ContainsFunc(models, func(m mongo.WriteModel) bool { return !isDelete(m) }) {
-		b.Count(Update)
-	}
-}
 
 // refusals returns the documents or writes of a bulk that were refused, if the error says
 // nothing else.
@@ -52,7 +39,6 @@ func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
-	b.countBulk(models)
 	result, err := coll.BulkWrite(ctx, models, unordered)
 	if coll == b.Durable && b.lacksJournal(err) {
 		return b.Bulk(ctx, b.Voted, models)

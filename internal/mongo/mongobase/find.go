@@ -13,7 +13,7 @@ import (
 // batch; by default a batch would have 101 documents.
 func (b *Base) FindAll(ctx context.Context, coll *mongo.Collection, filter bson.D, most int, each func(bson.Raw), opts ...options.Lister[options.FindOptions]) error {
 	batch := options.Find().SetBatchSize(int32(min(most+1, 10_000))) //nolint:gosec // bounded
-	cursor, err := b.FindMany(ctx, coll, filter, append(opts, batch)...)
+	cursor, err := coll.Find(ctx, filter, append(opts, batch)...)
 	if err != nil {
 		return err
 	}

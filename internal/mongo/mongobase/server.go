@@ -194,11 +194,7 @@ type answer struct {
 
 func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	a.sent = b.Clock.Now()
-	b.Count(Hello)
-	reply, old, err := SayHello(Bare(ctx), b.Soft.Database())
-	if old {
-		b.Count(Hello)
-	}
+	reply, _, err := SayHello(Bare(ctx), b.Soft.Database())
 	if err != nil {
 		return answer{}, err
 	}

@@ -39,13 +39,11 @@ func (b *Base) checkSharding(ctx context.Context) error {
 // number of shards that answer $collStats does. Without the right to ask it is assumed not to
 // be.
 func (b *Base) sharded(ctx context.Context) (bool, error) {
-	b.Count(CollStats)
 	stats, err := b.Soft.Database().RunCommand(ctx, bson.D{{Key: "collStats", Value: b.Soft.Name()}}).Raw()
 	if err == nil {
 		is, _ := stats.Lookup("sharded").BooleanOK()
 		return is, nil
 	}
-	b.Count(Aggregate)
 	cursor, err := b.Soft.Aggregate(ctx, mongo.Pipeline{{{Key: "$collStats", Value: bson.D{{Key: "count", Value: bson.D{}}}}}})
 	if err != nil {
 		if c := mongoerr.ClassOf(err); c == mongoerr.Refused || c == mongoerr.NoCommand {
@@ -67,7 +65,6 @@ func (b *Base) checkShardKey(ctx context.Context) error {
 		return fmt.Errorf("the collection %s is sharded: these locks need one that is not", name)
 	}
 	config := b.Soft.Database().Client().Database("config").Collection("collections")
-	b.Count(Find)
 	found, err := config.FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):

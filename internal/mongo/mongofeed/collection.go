@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -24,7 +23,6 @@ const (
 
 func (f *Feed) look(ctx context.Context) (state, error) {
 	f.trusted.Store(0)
-	f.base.Count(mongobase.ListCollections)
 	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
 	if err != nil || len(specs) == 0 {
 		return missing, err
@@ -52,10 +50,8 @@ func (f *Feed) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.base.Count(mongobase.Find)
 	err = f.coll.FindOne(ctx, bson.D{}).Err()
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		f.base.Count(mongobase.Insert)
 		_, err = f.coll.InsertOne(ctx, document(store.Notice{Kind: kindSeed}))
 	}
 	return err
@@ -65,7 +61,6 @@ func (f *Feed) prepare(ctx context.Context) error {
 // a notice whose insert made it uncapped. Only if it turns out uncapped every time is it
 // certain that the server has no capped collections.
 func (f *Feed) create(ctx context.Context) error {
-	f.base.Count(mongobase.Create)
 	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
 		options.CreateCollection().SetCapped(true).SetSizeInBytes(size))
 	state, err := f.look(ctx)
@@ -85,7 +80,6 @@ func (f *Feed) create(ctx context.Context) error {
 // replace drops an uncapped collection, which an insert made after the capped one was dropped,
 // if all documents in it are ours.
 func (f *Feed) replace(ctx context.Context) error {
-	f.base.Count(mongobase.Find)
 	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
 	switch {
 	case err == nil:
@@ -96,7 +90,6 @@ func (f *Feed) replace(ctx context.Context) error {
 	if state, err := f.look(ctx); err != nil || state != uncapped {
 		return err // another client was quicker
 	}
-	f.base.Count(mongobase.Drop)
 	return f.coll.Drop(ctx)
 }
 

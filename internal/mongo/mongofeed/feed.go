@@ -56,14 +56,12 @@ type Feed struct {
 	failures atomic.Int32 // how often in a row it was made and turned out uncapped
 }
 
-// Beside returns the feed of the locks of that base. Its commands are counted there.
+// Beside returns the feed of the locks of that base.
 func Beside(base *mongobase.Base) *Feed {
 	locks := base.Soft
 	wakes := locks.Database().Collection(locks.Name() + suffix)
 	return &Feed{Await: await, base: base, coll: mongobase.Under(wakes, writeconcern.W1())}
 }
-
-func (f *Feed) Commands() map[string]uint64 { return f.base.Commands() }
 
 // Notify inserts notices with one command, if there is a collection that others may be reading.
 func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
@@ -76,7 +74,6 @@ func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
 			return noFeed(err) // without a collection, or a feed, no client listens
 		}
 	}
-	f.base.Count(mongobase.Insert)
 	if len(all) == 1 {
 		_, err := f.coll.InsertOne(ctx, document(all[0]))
 		return noFeed(err)
@@ -164,7 +161,7 @@ func (f *Feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Not
 // next moves the cursor one step, within a bound of its own: with a client's shorter default
 // timeout the driver would refuse to wait at all. It returns an error for a cursor that the
 // server has closed.
-func (f *Feed) next(ctx context.Context, cursor *mongobase.Cursor, bound time.Duration) (more bool, err error) {
+func (f *Feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	if cursor.TryNext(ctx) {
@@ -192,13 +189,13 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 	return n, n.Topic != "" && n.Kind != kindSeed
 }
 
-func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
+func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
 	return f.open(ctx, filter)
 }
 
-func (f *Feed) open(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
+func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)
 	}
@@ -212,7 +209,7 @@ func (f *Feed) open(ctx context.Context, filter bson.D) (*mongobase.Cursor, erro
 			return nil, noFeed(err)
 		}
 	}
-	if cursor.RemainingBatchLength() == 0 && !cursor.Cursor.TryNext(ctx) && cursor.Err() == nil && cursor.ID() != 0 {
+	if cursor.RemainingBatchLength() == 0 && !cursor.TryNext(ctx) && cursor.Err() == nil && cursor.ID() != 0 {
 		return cursor, nil // the find was the first step: that sent no command
 	}
 	for {
@@ -227,6 +224,6 @@ func (f *Feed) open(ctx context.Context, filter bson.D) (*mongobase.Cursor, erro
 	}
 }
 
-func (f *Feed) tail(ctx context.Context, filter bson.D) (*mongobase.Cursor, error) {
-	return f.base.FindMany(ctx, f.coll, filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+func (f *Feed) tail(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
+	return f.coll.Find(ctx, filter, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 }

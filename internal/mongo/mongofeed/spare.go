@@ -11,8 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
-
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 )
 
 // errOneConnection ends a feed for good: reading it would keep every renewal waiting.
@@ -36,7 +34,6 @@ func (f *Feed) needSpare(ctx context.Context, give context.CancelCauseFunc) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, spareWithin)
 	defer cancel()
-	f.base.Count(mongobase.Ping)
 	err := f.coll.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}, options.RunCmd().SetReadPreference(readpref.Primary())).Err()
 	var full topology.WaitQueueTimeoutError
 	if errors.As(err, &full) && strings.Contains(full.Error(), "maxPoolSize: 1,") {

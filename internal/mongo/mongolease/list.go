@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -16,12 +17,12 @@ import (
 // List yields the locks that find finds and whose keys begin with prefix, in the order of the
 // cursor. It leaves out documents without a key and documents of strangers. A key is remembered if a
 // holder ran out and is not known to be over: otherwise each list would begin anew to watch it.
-func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
+func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongo.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
 		_, err := s.Base.ReadFresh(ctx)
 		s.Base.Refresh(ctx) // a list is for people: it should be sure which holders have run out
-		var cursor *mongobase.Cursor
+		var cursor *mongo.Cursor
 		if err == nil {
 			cursor, err = find(ctx)
 		}

@@ -125,7 +125,7 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 	if detail == WithoutPast {
 		opts.SetProjection(withoutPast)
 	}
-	cursor, err := m.base.FindMany(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
+	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
 	if err != nil {
 		return nil, mongoerr.Mark(err)
 	}
@@ -166,13 +166,10 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 	return all, errors.Join(foreign...)
 }
 
-// Commands returns the number of commands sent so far, by name.
-func (m *Mongo) Commands() map[string]uint64 { return m.base.Commands() }
-
 // Names lists the jobs.
 func (m *Mongo) Names(ctx context.Context) ([]string, error) {
 	ctx = mongobase.Bare(ctx)
-	cursor, err := m.base.FindMany(ctx, m.base.Soft, bson.D{ours}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	cursor, err := m.base.Soft.Find(ctx, bson.D{ours}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return nil, mongoerr.Mark(err)
 	}

@@ -57,7 +57,7 @@ func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed
 func (m *Mongo) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
 	ctx = mongobase.Bare(ctx)
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}, {Key: "asked", Value: bson.D{{Key: "$gt", Value: date(since)}}}, ours}
-	cursor, err := m.base.FindMany(ctx, m.base.Soft, filter, options.Find().SetProjection(bson.D{{Key: "asked", Value: 1}}))
+	cursor, err := m.base.Soft.Find(ctx, filter, options.Find().SetProjection(bson.D{{Key: "asked", Value: 1}}))
 	if err != nil {
 		return nil, mongoerr.Mark(err)
 	}

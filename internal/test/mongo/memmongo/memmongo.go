@@ -71,9 +71,13 @@ func (l *Link) Close() {
 	l.done()
 }
 
-// Connect makes a client of the driver.
-func (l *Link) Connect() (*mongo.Client, error) {
-	return mongo.Connect(options.Client().ApplyURI("mongodb://memory:27017/?directConnection=true").SetDialer(l))
+// Connect makes a client of the driver, with what opts do to its options.
+func (l *Link) Connect(opts ...func(*options.ClientOptions)) (*mongo.Client, error) {
+	all := options.Client().ApplyURI("mongodb://memory:27017/?directConnection=true").SetDialer(l)
+	for _, o := range opts {
+		o(all)
+	}
+	return mongo.Connect(all)
 }
 
 // Cut breaks all connections of the client, and lets it make no other, until Cut(nil). Commands
