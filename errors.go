@@ -26,8 +26,8 @@ var (
 	ErrHeld = store.ErrHeld
 
 	// ErrModeMismatch is returned by Acquire, AcquireAll and TryAcquire if readers hold the key and
-	// OneOf asks for it, the other way round, or if two numbers of permits meet. (Where one side is
-	// exclusive, the answer is ErrHeld.) The error is a *store.MismatchError.
+	// OneOf asks for it, or the other way round. (Where one side is exclusive, the answer is ErrHeld.)
+	// The error is a *store.MismatchError.
 	ErrModeMismatch = store.ErrModeMismatch
 
 	// ErrForeign is returned by every call on a key whose record is not this library's, or

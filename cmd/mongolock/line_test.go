@@ -72,7 +72,7 @@ func TestWatchShowsWhoJoinsTheLine(t *testing.T) {
 	before := mongolock.Status{Key: "k", Now: now, Line: []store.Waiter{{Place: one, Owner: "one", Seen: now}}}
 	after := before
 	after.Line = append(after.Line, store.Waiter{Place: two, Owner: "two", Seen: now}, store.Waiter{Place: "dead", Owner: "three"})
-	assert.Equal(t, []change{{At: now, Kind: "waits", Key: "k", Owner: "two", Text: "permit of 2, 1 ahead"}}, changesOf("k", before, after, now))
+	assert.Equal(t, []change{{At: now, Kind: "waits", Key: "k", Owner: "two", Text: "1 permit of 2, 1 ahead"}}, changesOf("k", before, after, now))
 	assert.Empty(t, changesOf("k", after, after, now))
 }
 
