@@ -12,7 +12,6 @@ import (
 	"github.com/mongolock/mongolock/internal/line"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
-	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -35,10 +34,7 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 		}
 	}
 	w := &waiter{ctx: ctx, key: key, terms: t}
-	lease, err := c.tryIdle(w)
-	if lease == nil && err == nil {
-		lease, err = c.tryOnce(w)
-	}
+	lease, err := c.tryOnce(w)
 	var held *store.HeldError
 	if errors.As(err, &held) && line.Open(&held.Status, &store.Claim{Ref: store.Ref{Mode: t.mode}, Limit: t.limit, Weight: t.weight}) {
 		lease, err = c.tryOnce(w)
@@ -50,9 +46,6 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
 	case errors.As(err, &held):
 		held.Here = c.queues.isHere(key, held.Holders)
-		if t.freeIdle {
-			c.watch.Announce(wake.Idle(&held.Status)...)
-		}
 	}
 	return nil, failed("acquire", w.key, err)
 }

@@ -157,7 +157,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	lease, err := how(c, ctx, key, t)
 	out := Outcome{Err: err}
 	if err == nil {
-		out.Token, out.Count = lease.token, 1
+		out.Token, out.Count = lease.Token(), 1
 	}
 	end(out)
 	return lease, err

@@ -14,9 +14,7 @@ import (
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.queues.drain()
 	for _, h := range c.queues.unsettled() {
-		if l := h.current(); l != nil {
-			l.contexts().End(ErrClosed)
-		}
+		h.lease.contexts().End(ErrClosed)
 	}
 	var err error
 	select {
@@ -93,8 +91,6 @@ func (h *holding) untilGiveBack() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.lease == nil:
-		return 0
 	case errors.Is(h.err, ErrClosed):
 		return h.term.Margin()
 	}

@@ -19,7 +19,7 @@ func TestKeysGrantedAtOnceNeedNoContexts(t *testing.T) {
 		all, err := AcquireAll(t.Context(), c, []string{"a", "b", "c"})
 		require.NoError(t, err)
 		for _, l := range all {
-			assert.Nil(t, l.tether, l.Key())
+			assert.Nil(t, l.holding.tether, l.Key())
 		}
 	})
 }

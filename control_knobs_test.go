@@ -38,7 +38,6 @@ func TestControlEveryScenarioReportsAViolationWithoutItsSafety(t *testing.T) {
 		"a lost lease is given back a margin later":   {set: func(on bool) { knob.GiveBackAtDeadline = on }},
 		"the old holder is told before the hand-over": {set: func(on bool) { knob.DoneAfterTransfer = on }},
 		"every claim has an ID of its own":            {set: func(on bool) { knob.OneID = on }},
-		"a local grant is no renewal":                 {set: func(on bool) { knob.LocalGrantRenews = on }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plain := scenarios[name]

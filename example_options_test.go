@@ -188,49 +188,6 @@ func ExampleWithoutFeed() {
 	// <nil>
 }
 
-// A short critical section that one process enters again and again costs a trip only once. Others
-// who wait for the key get it all the same.
-func ExampleLinger() {
-	store := memstore.New()
-	client, rival := connect(store), connect(store)
-	defer client.Close()
-	defer rival.Close()
-	update := func() { _ = mustAcquire(client, "index", mongolock.Linger(time.Minute)).Release() }
-
-	for client.Stats().Idle == 0 { // until the client hears of others who wait
-		update()
-	}
-	fmt.Println(client.Stats().Idle, "key is kept")
-
-	fmt.Println(mustAcquire(rival, "index").Release())
-	// Output:
-	// 1 key is kept
-	// <nil>
-}
-
-// A TryAcquire does not wait for a key that another process keeps idle. It may ask for it.
-func ExampleFreeIdle() {
-	ctx := context.Background()
-	store := memstore.New()
-	client, other := connect(store), connect(store)
-	defer client.Close()
-	defer other.Close()
-
-	for client.Stats().Idle == 0 {
-		_ = mustAcquire(client, "index", mongolock.Linger(time.Hour)).Release()
-	}
-	_, err := other.TryAcquire(ctx, "index", mongolock.FreeIdle())
-	fmt.Println(errors.Is(err, mongolock.ErrHeld))
-	var lease *mongolock.Lease
-	for lease == nil { // soon
-		lease, _ = other.TryAcquire(ctx, "index")
-	}
-	fmt.Println(lease.Release())
-	// Output:
-	// true
-	// <nil>
-}
-
 // A batch gives way to others between two pieces, and goes on later.
 func ExampleYielding() {
 	store := memstore.New()

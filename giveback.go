@@ -194,14 +194,13 @@ func (r *returner) repeat(leases []*holding) {
 func (h *holding) isGivenBack() bool {
 	c := h.client
 	h.mu.Lock()
-	token := h.token
 	done, ranOut := h.release.state == settled, c.clock.Now() >= h.term.Honoured()
 	if ranOut && !done {
 		h.release.settle(h.answered(nil))
 	}
 	h.mu.Unlock()
 	if ranOut && !done {
-		c.logger.Info("mongolock: could not give a lease back before it ran out", "key", h.ref.Key, "token", token)
+		c.logger.Info("mongolock: could not give a lease back before it ran out", "key", h.ref.Key, "token", h.token)
 		c.queues.forget(h)
 		c.freed(h.ref.Key)
 	}

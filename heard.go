@@ -95,20 +95,13 @@ func (qs *queues) Next(key string, p store.Place) {
 	}
 }
 
-// Wanted frees a key that is kept, because another process waits for it.
+// Wanted tells the holder of a key that another process waits for it.
 func (qs *queues) Wanted(key string) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey.All[key]; q != nil && q.holder != nil && q.holder.heardWaiter() && !q.holder.leaving {
-		qs.dismiss(q.holder)
+	if q := qs.byKey.All[key]; q != nil && q.holder != nil {
+		q.holder.heardWaiter()
 	}
-}
-
-// Deaf frees all keys that are kept.
-func (qs *queues) Deaf() {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.dismissAll()
 }
 
 // watchFor makes sure that a head which was refused learns when it is its turn, until its queue

@@ -10,55 +10,45 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/tether"
-	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
-// A holding is what the store has for this client: one acquisition, from its grant until the
-// store has nothing of it. A caller has it by the Lease in it. With Linger a holding goes on
-// after its Lease, without one, and then with another.
-//
-//	granted ──▶ in use ── Release ──▶ idle ── asked for here ──▶ in use ── …
-//	              │                    │
-//	              └── end              └── asked for elsewhere, d is over, no feed, Close ──▶ end
-//
-// The Lease that was in it before has ended and is settled: it can neither release nor renew
-// what the next one has. The keeper renews a holding in use and an idle one alike.
+// A holding is one acquisition: what the store has for this client, from the claim until the store has
+// nothing of it. Its caller has a Lease of it, which is nothing but the exported part of its methods.
 type holding struct {
+	lease   Lease
 	client  *Client
 	ref     store.Ref
 	terms   *terms           // on which it was claimed
 	since   time.Time        // by the store's clock, for display
-	lingers string           // where others ask for it once it is idle, as its claim said; for display
 	granted monotonic.Moment // when this process learned of the grant
-	heard   wake.Heard       // when the claim was sent
+	token   int64
+	asked   uint32          // how often others had asked for the key when the claim was sent
+	values  context.Context // of the call that asked for it: for its values, not for its end
+	endHold func(Outcome)   // nil: it was never held
 
 	keeper.Slot
 
 	unseen atomic.Bool // no caller has received the lease: MinHold has nothing to protect
 
 	// Protected by the mu of the queues.
-	queue      *queue      // does not change while the holding is in it
-	listens    bool        // it counts among those that need the feed
-	leaving    bool        // it is idle no more, but being given back
-	keepTimer  *time.Timer // ends the keeping of an idle holding
-	prev, next *holding    // in the client's list
+	queue      *queue   // does not change while the holding is in it
+	listens    bool     // it counts among those that need the feed
+	prev, next *holding // in the client's list
 
-	// mu protects what follows, and what says so in the Lease. Those methods that only stand on these
-	// are called with it locked: watchDeadline, trusted, ends, over,
-	// whyOver, watched, passes, timeToStop, result and answered.
+	// mu protects what follows. Those methods that only stand on these are called with it locked:
+	// watchDeadline, trusted, ends, over, whyOver, watched, tellWanted, result and answered.
 	mu       sync.Mutex
-	lease    *Lease // nil: the holding is idle, or was never granted
-	err      error  // why it ended; nil: it has not
+	err      error // why it ended; nil: it has not
 	term     term.Term
-	token    int64           // of the last Lease
-	spare    int             // how many tokens above that are free for the next ones
-	values   context.Context // of the call that asked for it: for its values, not for its end
-	timer    *time.Timer     // of the deadline
-	line     []store.Place   // who waited when it was granted
-	wanted   bool            // another process waits for the key, or may
-	awaited  bool            // it does: see tellWanted
-	renewing chan struct{}   // closed when the renewal under way is over; nil: none is
+	limits   term.Limits
+	done     chan struct{}  // made at the first call of Done
+	wanted   chan struct{}  // made at the first call of Wanted
+	tether   *tether.Tether // made at the first call of Context
+	timer    *time.Timer    // of the deadline
+	line     []store.Place  // who waited when it was granted
+	awaited  bool           // another process waits for the key
+	renewing chan struct{}  // closed when the renewal under way is over; nil: none is
 	release  release
 }
 
@@ -69,39 +59,36 @@ func (c *Client) newClaim(w *waiter, key string) (store.Claim, *holding) {
 		Ref:   store.Ref{Key: key, ID: c.newID(), Mode: t.mode},
 		Limit: t.limit, Weight: t.weight, TTL: t.ttl, Owner: c.owner, Note: t.note,
 	}
-	switch {
-	case t.linger > 0:
-		claim.Lingers = c.watch.Address()
-	case t.yields:
-		claim.Yields = c.watch.Address()
-	}
-	h := &holding{client: c, ref: claim.Ref, terms: t, lingers: claim.Lingers, values: w.ctx, Slot: keeper.Slot{TTL: t.ttl}}
-	if t.linger > 0 || t.yields {
-		h.heard = c.watch.HeardBy(key)
+	h := &holding{client: c, ref: claim.Ref, terms: t, values: w.ctx, Slot: keeper.Slot{TTL: t.ttl}}
+	h.lease.holding = h
+	if t.yields {
+		claim.Yields, h.asked = c.watch.Address(), c.watch.Asked(key)
 	}
 	return claim, h
 }
 
-// grant puts a lease into the holding, by the answer to the claim that was sent at sent. The
-// answer came now. It returns when the holding is renewed first.
+// grant takes in that the claim was granted, which was sent at sent. The answer came now. It returns when
+// the holding is renewed first.
 func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotonic.Moment) {
 	t := h.terms
 	h.term, due = term.Granted(t.ttl, h.client.marginFor(t.ttl), sent, now, g.Left)
-	h.token, h.since, h.line, h.spare = g.Token, g.Since, g.Line, g.Spare
-	h.wanted, h.awaited = len(g.Line) > 0, len(g.Line) > 0
-	h.granted = now
-	h.lease = newLease(h, t, g.Token, sent, now)
+	h.token, h.since, h.line, h.awaited, h.granted = g.Token, g.Since, g.Line, len(g.Line) > 0, now
+	if t.maxHold > 0 {
+		h.limits.MaxHold = sent.Add(t.maxHold)
+	}
+	if t.maxStall > 0 {
+		h.limits.Stall = now.Add(t.maxStall)
+	}
 	return due
 }
 
-// start begins the life of the lease in a holding that was granted. If the lease has run out
-// already, or the client is closed, it is given back. That needs no margin, because no caller
-// has received the lease.
+// start begins the life of a holding that was granted. If it has run out already, or the client is
+// closed, it is given back. That needs no margin, because no caller has received the lease.
 func (h *holding) start(due monotonic.Moment) (*Lease, error) {
-	c, l := h.client, h.lease
+	c := h.client
 	left := h.ends().Sub(h.granted)
 	if left > 0 && c.observer != nil {
-		h.values, l.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
+		h.values, h.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
 	}
 	closed := c.queues.enter(h)
 	switch {
@@ -112,7 +99,7 @@ func (h *holding) start(due monotonic.Moment) (*Lease, error) {
 		h.giveBackUnseen(ErrClosed)
 		return nil, &unwanted{ErrClosed}
 	}
-	if h.terms.noRenewal || !l.limits.None() || h.term.Over(due) {
+	if h.terms.noRenewal || !h.limits.None() || h.term.Over(due) {
 		h.mu.Lock()
 		h.watchDeadline(left)
 		h.mu.Unlock()
@@ -120,7 +107,7 @@ func (h *holding) start(due monotonic.Moment) (*Lease, error) {
 	if !h.terms.noRenewal {
 		c.keeper.Add(h, due)
 	}
-	return l, nil
+	return &h.lease, nil
 }
 
 // watched makes sure that the holding ends at its deadline, by itself: it is renewed, or somebody waits
@@ -131,7 +118,7 @@ func (h *holding) watched() {
 	}
 }
 
-// watchDeadline sets the timer that ends the lease.
+// watchDeadline sets the timer that ends the holding.
 func (h *holding) watchDeadline(left time.Duration) {
 	if h.timer == nil {
 		h.timer = time.AfterFunc(left, h.expire)
@@ -141,20 +128,10 @@ func (h *holding) watchDeadline(left time.Duration) {
 }
 
 // trusted returns until when the store certainly has the holding, with regard to MaxHold.
-func (h *holding) trusted() monotonic.Moment {
-	if h.lease == nil {
-		return h.term.Trusted()
-	}
-	return h.lease.limits.Trusted(h.term.Trusted())
-}
+func (h *holding) trusted() monotonic.Moment { return h.limits.Trusted(h.term.Trusted()) }
 
 // ends returns when the holding ends, unless it is renewed or its work reports progress.
-func (h *holding) ends() monotonic.Moment {
-	if h.lease == nil {
-		return h.term.Trusted()
-	}
-	return h.lease.limits.Ends(h.term.Trusted())
-}
+func (h *holding) ends() monotonic.Moment { return h.limits.Ends(h.term.Trusted()) }
 
 // over reports whether that time has passed.
 func (h *holding) over(now monotonic.Moment) bool {
@@ -163,14 +140,12 @@ func (h *holding) over(now monotonic.Moment) bool {
 
 // whyOver returns the cause with which a holding ends that is over.
 func (h *holding) whyOver() error {
-	if h.lease != nil {
-		switch h.lease.limits.Why(h.term.Trusted()) {
-		case term.Stall:
-			return ErrStalled
-		case term.MaxHold:
-			return ErrMaxHold
-		case term.Trust:
-		}
+	switch h.limits.Why(h.term.Trusted()) {
+	case term.Stall:
+		return ErrStalled
+	case term.MaxHold:
+		return ErrMaxHold
+	case term.Trust:
 	}
 	return errNotRenewed
 }
@@ -203,13 +178,6 @@ func (h *holding) waiting() []store.Place {
 	return h.line
 }
 
-// current returns the lease that is in the holding, or nil.
-func (h *holding) current() *Lease {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lease
-}
-
 // why returns why the holding has ended, or nil.
 func (h *holding) why() error {
 	h.mu.Lock()
@@ -217,10 +185,11 @@ func (h *holding) why() error {
 	return h.err
 }
 
-// end ends the holding, and the lease that is in it: with of, only if that is of, nil if it is idle.
-// The first cause stays.
-func (h *holding) end(cause error, of ...*Lease) bool {
-	tell := h.finish(cause, of...)
+// end ends the holding. The first cause stays; later calls change nothing. When end returns, Done is
+// closed and the contexts are cancelled. It does not touch the store. What was lost is removed from the
+// store no earlier than one margin from now.
+func (h *holding) end(cause error) bool {
+	tell := h.finish(cause)
 	if tell != nil {
 		tell()
 	}
@@ -229,40 +198,34 @@ func (h *holding) end(cause error, of ...*Lease) bool {
 
 // finish is end without telling the observer and the logger: the function that it returns tells
 // them. The function is nil if end would return false.
-func (h *holding) finish(cause error, of ...*Lease) (tell func()) {
+func (h *holding) finish(cause error) (tell func()) {
 	h.mu.Lock()
-	l := h.lease
-	if h.err != nil || len(of) > 0 && l != of[0] {
+	if h.err != nil {
 		h.mu.Unlock()
 		return nil
 	}
 	h.err = cause
 	lost := isLoss(cause)
 	if lost {
-		h.release.loss = &loss{notBefore: h.client.clock.Now().Add(h.timeToStop())} // from now on Close waits for it
+		h.release.loss = &loss{notBefore: h.client.clock.Now().Add(h.term.Margin())} // from now on Close waits for it
 	}
 	if h.timer != nil {
 		h.timer.Stop()
 		h.timer = nil
 	}
-	var contexts *tether.Tether
-	if l != nil {
-		contexts = l.tether
-		if l.done != nil {
-			close(l.done)
-		}
+	contexts := h.tether
+	if h.done != nil {
+		close(h.done)
 	}
 	h.mu.Unlock()
 	contexts.End(cause)
 	h.client.keeper.Remove(h)
 	return func() {
-		if l != nil && l.endHold != nil {
-			h.client.tellEnd(l, cause)
-		}
-		if lost && l != nil {
-			h.client.logger.Warn("mongolock: lease lost", "key", h.ref.Key, "token", l.token, "cause", cause)
+		if h.endHold != nil {
+			h.client.tellEnd(h, cause)
 		}
 		if lost {
+			h.client.logger.Warn("mongolock: lease lost", "key", h.ref.Key, "token", h.token, "cause", cause)
 			h.afterLoss(cause)
 		}
 	}

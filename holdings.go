@@ -60,16 +60,11 @@ func (qs *queues) enter(h *holding) (drained bool) {
 	} else {
 		h.queue.holder = h
 	}
-	if h.terms.linger > 0 && h.spare > 0 || h.terms.yields {
+	if h.terms.yields {
 		qs.watch.Join()
 		h.listens = true
-		if qs.watch.AskedSince(h.heard, h.ref.Key) { // while the claim was under way, of this key or of another
-			h.mu.Lock()
-			h.wanted = true // it is not kept after its lease
-			h.mu.Unlock()
-			if h.terms.yields {
-				qs.tasks.Go(func() { qs.read(h.ref.Key) })
-			}
+		if qs.watch.Asked(h.ref.Key) != h.asked { // while the claim was under way, for this key or another
+			qs.tasks.Go(func() { qs.read(h.ref.Key) })
 		}
 	}
 	return qs.drained.Load()
@@ -80,9 +75,6 @@ func (qs *queues) forget(h *holding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	listed := qs.held.remove(h)
-	if h.keepTimer != nil {
-		h.keepTimer.Stop() // it would hold the holding until the end of Linger
-	}
 	if listed && h.listens {
 		qs.watch.Leave()
 	}
@@ -135,17 +127,13 @@ func (qs *queues) count(s *Stats) {
 	renewed := now
 	for h := qs.held.first; h != nil; h = h.next {
 		h.mu.Lock()
-		held, idle, at := h.err == nil && !h.over(now), h.lease == nil, max(h.granted, h.term.LastRenewal())
+		held, at := h.err == nil && !h.over(now), max(h.granted, h.term.LastRenewal())
 		h.mu.Unlock()
-		switch {
-		case !held:
+		if !held {
 			s.Unreleased++
 			continue
-		case idle:
-			s.Idle++
-		default:
-			s.Held++
 		}
+		s.Held++
 		if !h.terms.noRenewal {
 			renewed = min(renewed, at)
 		}

@@ -19,9 +19,7 @@ func (c *Client) client() *Client { return c }
 func init() {
 	inside.Leases = func(client any) (leases []any) {
 		for _, h := range client.(*Client).queues.unsettled() {
-			if l := h.current(); l != nil {
-				leases = append(leases, l)
-			}
+			leases = append(leases, &h.lease)
 		}
 		return leases
 	}
@@ -40,7 +38,7 @@ func init() {
 		if err != nil {
 			return inside.Terms{}, err
 		}
-		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Linger: t.linger, MaxWait: t.maxWait, Logger: conf.logger, Note: t.note}, nil
+		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, MaxWait: t.maxWait, Logger: conf.logger, Note: t.note}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
 		c := client.(*Client)

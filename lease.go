@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/tether"
 )
 
@@ -15,29 +13,7 @@ import (
 // released, detached or lost, or until MaxHold. All methods are safe for concurrent
 // use. docs/internals/lease.md explains the protocol.
 type Lease struct {
-	holding *holding // what the store has; with Linger it goes on when the lease has ended
-	terms   *terms
-	token   int64
-	granted monotonic.Moment // when this process learned of the grant
-
-	// Protected by the holding's mu.
-	limits  term.Limits
-	done    chan struct{}  // made at the first call of Done
-	wanted  chan struct{}  // made at the first call of Wanted
-	tether  *tether.Tether // made at the first call of Context
-	endHold func(Outcome)
-}
-
-// newLease makes a lease that was asked for at sent, and granted now.
-func newLease(h *holding, t *terms, token int64, sent, now monotonic.Moment) *Lease {
-	l := &Lease{holding: h, terms: t, token: token, granted: now}
-	if t.maxHold > 0 {
-		l.limits.MaxHold = sent.Add(t.maxHold)
-	}
-	if t.maxStall > 0 {
-		l.limits.Stall = now.Add(t.maxStall)
-	}
-	return l
+	holding *holding // that it is the exported part of
 }
 
 // Key returns the key that the lease holds.
@@ -46,11 +22,10 @@ func (l *Lease) Key() string { return l.holding.ref.Key }
 // Token returns the lease's fencing token: greater than that of every earlier lease of the key,
 // and constant. Send it with every write to the resource (see package fence): only the resource
 // can refuse a holder that was paused past its lease.
-func (l *Lease) Token() int64 { return l.token }
+func (l *Lease) Token() int64 { return l.holding.token }
 
-// ID returns the name of this acquisition. Only leases that Linger grants in its place, one
-// after the other, have the same ID; they differ in Token. A process that knows an ID can end
-// the lease: do not log it.
+// ID returns the name of this acquisition. A process that knows an ID can end the lease: do not
+// log it.
 func (l *Lease) ID() string { return l.holding.ref.ID }
 
 // Context returns a context that ends with parent or with the lease, whichever is first.
@@ -64,42 +39,35 @@ func (l *Lease) Context(parent context.Context) context.Context {
 
 // contexts returns what makes the contexts of the lease.
 func (l *Lease) contexts() *tether.Tether {
-	l.holding.mu.Lock()
-	defer l.holding.mu.Unlock()
-	if l.tether == nil {
-		l.tether = tether.New(l)
-		if err := l.ended(); err != nil {
-			l.tether.End(err)
+	h := l.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tether == nil {
+		h.tether = tether.New(l)
+		if h.err != nil {
+			h.tether.End(h.err)
 		} else {
-			l.holding.watched()
+			h.watched()
 		}
 	}
-	return l.tether
+	return h.tether
 }
 
 // Done returns a channel that is closed when the lease ends. A lease that is not renewed ends
 // one margin before the key can be granted again.
 func (l *Lease) Done() <-chan struct{} {
-	l.holding.mu.Lock()
-	defer l.holding.mu.Unlock()
-	if l.done == nil {
-		l.done = make(chan struct{})
-		if l.ended() != nil {
-			close(l.done)
+	h := l.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.done == nil {
+		h.done = make(chan struct{})
+		if h.err != nil {
+			close(h.done)
 		} else {
-			l.holding.watched()
+			h.watched()
 		}
 	}
-	return l.done
-}
-
-// ended returns why the lease has ended, or nil, without reading the clock. Its holding may
-// have gone on without it: then it was released. The holding is locked.
-func (l *Lease) ended() error {
-	if l.holding.lease != l {
-		return ErrReleased
-	}
-	return l.holding.err
+	return h.done
 }
 
 // Err returns nil while the lease is held. Afterwards it says why the lease ended: ErrReleased,
@@ -109,14 +77,12 @@ func (l *Lease) Err() error {
 	h := l.holding
 	now := h.client.clock.Now()
 	h.mu.Lock()
-	err := l.ended()
+	err := h.err
 	over := err == nil && h.over(now)
 	h.mu.Unlock()
 	if over {
 		h.expire()
-		h.mu.Lock()
-		err = l.ended()
-		h.mu.Unlock()
+		return h.why()
 	}
 	return err
 }
@@ -138,8 +104,8 @@ func (l *Lease) glance() (err error, left time.Duration) { //nolint:revive,stati
 	now := h.client.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := l.ended(); err != nil {
-		return err, 0
+	if h.err != nil {
+		return h.err, 0
 	}
 	if h.over(now) {
 		return h.whyOver(), 0
@@ -154,8 +120,8 @@ func (l *Lease) Progress() {
 	now := h.client.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.limits.Stall != 0 && l.ended() == nil && !h.over(now) {
-		l.limits.Stall = now.Add(l.terms.maxStall)
+	if h.limits.Stall != 0 && h.err == nil && !h.over(now) {
+		h.limits.Stall = now.Add(h.terms.maxStall)
 	}
 }
 
@@ -196,15 +162,7 @@ func (l *Lease) fault(op string, err error) error {
 	return &fault{op: op, key: l.holding.ref.Key, err: err}
 }
 
-// end ends the lease. The first cause stays; later calls change nothing. When end returns, Done
-// is closed and the contexts are cancelled. It does not touch the store. A lost lease is
-// removed from the store no earlier than one margin from now.
-func (l *Lease) end(cause error) bool {
-	return l.holding.end(cause, l)
-}
-
-// Release ends the lease and frees the key, or keeps the key for this process if Linger says
-// so. It takes at most 5 s.
+// Release ends the lease and frees the key. It takes at most 5 s.
 //
 // It returns nil if the key is freed, now or by an earlier Release. It returns ErrDetached
 // after Detach, and an error matching ErrLost if the lease was lost before; then no other lease
@@ -212,46 +170,17 @@ func (l *Lease) end(cause error) bool {
 // before. After such an error Release may be called again, and it goes on in the background
 // until it succeeds or the TTL is over.
 func (l *Lease) Release() error {
-	if l.leave() {
-		return nil
-	}
+	l.holding.end(ErrReleased) // first: a holder that still trusts the lease must learn of its end before the next one can begin
 	return l.holding.giveBack()
-}
-
-// leave ends the lease. It reports whether nothing is left to give back, as its holding goes on
-// without it. This comes first: a holder that still trusts the lease must learn of its end
-// before the next one can begin.
-func (l *Lease) leave() bool {
-	if l.end(ErrReleased) && l.linger() {
-		return true
-	}
-	h := l.holding
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lease != l {
-		return true
-	}
-	h.release.decided = true // so that what the caller gives back is still this lease, although another call releases it too
-	return false
-}
-
-// result returns whether the release is over, and its error so far.
-func (l *Lease) result() (done bool, err error) {
-	l.holding.mu.Lock()
-	defer l.holding.mu.Unlock()
-	if l.holding.lease != l {
-		return true, nil
-	}
-	return l.holding.result()
 }
 
 // String shows the lease's key, token and state, and never its ID.
 func (l *Lease) String() string {
 	err, left := l.glance()
 	if err != nil {
-		return fmt.Sprintf("lease of %q with token %d, ended: %v", l.Key(), l.token, err)
+		return fmt.Sprintf("lease of %q with token %d, ended: %v", l.Key(), l.Token(), err)
 	}
-	return fmt.Sprintf("lease of %q with token %d, %v left", l.Key(), l.token, left)
+	return fmt.Sprintf("lease of %q with token %d, %v left", l.Key(), l.Token(), left)
 }
 
 // GoString is String, for the verb %#v.
@@ -262,7 +191,7 @@ func (l *Lease) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, l.String()) }
 
 // LogValue shows the lease's key, token and state, and never its ID.
 func (l *Lease) LogValue() slog.Value {
-	attrs := []slog.Attr{slog.String("key", l.Key()), slog.Int64("token", l.token)}
+	attrs := []slog.Attr{slog.String("key", l.Key()), slog.Int64("token", l.Token())}
 	if err, left := l.glance(); err != nil {
 		attrs = append(attrs, slog.String("ended", err.Error()))
 	} else {

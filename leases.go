@@ -253,7 +253,7 @@ func (all Leases) giveUp() error {
 	}
 	var errs []error
 	for _, l := range all {
-		if done, err := l.result(); !done || !errors.Is(err, ErrLost) {
+		if done, err := l.holding.outcome(); !done || !errors.Is(err, ErrLost) {
 			errs = append(errs, err)
 		}
 	}
@@ -273,7 +273,7 @@ func (all Leases) giveBackUnseen() {
 func (all Leases) unseen() {
 	for _, l := range all {
 		l.holding.unseen.Store(true)
-		l.end(ErrReleased)
+		l.holding.end(ErrReleased)
 	}
 }
 
@@ -317,16 +317,13 @@ func (all Leases) Err() error {
 // called again. If one of the keys was taken away by force and the store cannot tell which,
 // every lease that it may have been reports an error matching ErrLost.
 func (all Leases) Release() error {
-	left := make(Leases, 0, len(all))
 	for _, l := range all {
-		if !l.leave() {
-			left = append(left, l)
-		}
+		l.holding.end(ErrReleased)
 	}
-	giveBackAll(left.holdings())
+	giveBackAll(all.holdings())
 	var errs []error
 	for _, l := range all {
-		_, err := l.result()
+		_, err := l.holding.outcome()
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

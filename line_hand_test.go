@@ -207,9 +207,9 @@ func TestNothingIsSentAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		b := newHostile(mem)
-		lingering := newClient(t, mem)
-		release(t, acquire(t, lingering, "other", mongolock.Linger(time.Minute)))
-		acquire(t, lingering, "k", mongolock.Linger(time.Minute), mongolock.TTL(time.Hour))
+		yielding := newClient(t, mem)
+		release(t, acquire(t, yielding, "other", mongolock.Yielding()))
+		acquire(t, yielding, "k", mongolock.Yielding(), mongolock.TTL(time.Hour))
 		for d := time.Duration(0); d < 30*time.Millisecond; d += time.Millisecond {
 			c := newClient(t, b)
 			b.set(func(_ context.Context, _, _ string, do func()) error {
@@ -277,14 +277,14 @@ func TestOneThatWasPassedAsksOnce(t *testing.T) {
 	})
 }
 
-// A client that is closed while its waiter is refused because of a holder that lingers.
+// A client that is closed while its waiter is refused by a holder that yields.
 func TestNoCallAfterCloseReturned(t *testing.T) {
 	late, n := 0, fewer.Of(3000)
 	for i := range n {
 		mem := memstore.New()
 		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))
 		require.NoError(t, err)
-		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Linger(time.Minute))
+		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Yielding())
 		require.NoError(t, err)
 		b := newHostile(mem)
 		c, err := mongolock.NewWithStore(b)
@@ -317,7 +317,7 @@ func TestNoCallUnderTheClientsLock(t *testing.T) {
 		mem := memstore.New()
 		holder, err := mongolock.NewWithStore(mem, mongolock.WithMargin(0))
 		require.NoError(t, err)
-		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Linger(time.Minute))
+		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Yielding())
 		require.NoError(t, err)
 		b := newHostile(mem)
 		c, err := mongolock.NewWithStore(b)

@@ -116,7 +116,6 @@ type StatsObserver interface {
 type Stats struct {
 	Package    string          // as in Operation
 	Held       int             // leases that are held
-	Idle       int             // keys that are kept after their release, with Linger
 	Unreleased int             // leases that have ended and are not given back yet
 	Waiters    int             // calls of Acquire that have not been answered
 	Candidates int             // those of Waiters that wait to be elected by package leader, perhaps for ever
@@ -138,7 +137,6 @@ type Stats struct {
 // Package and Feed come from s.
 func (s Stats) Plus(t Stats) Stats {
 	s.Held += t.Held
-	s.Idle += t.Idle
 	s.Unreleased += t.Unreleased
 	s.Waiters += t.Waiters
 	s.Candidates += t.Candidates
@@ -205,8 +203,8 @@ func (c *Client) observeAside(ctx context.Context, op Op, key string, t *terms) 
 
 // tellEnd tells the observer that a lease has ended: on a goroutine of its own, unless its holder
 // ended it and so is the one who waits. Others may end many leases, one after the other.
-func (c *Client) tellEnd(l *Lease, cause error) {
-	tell := func() { l.endHold(Outcome{Err: cause, Token: l.token, Count: 1}) }
+func (c *Client) tellEnd(h *holding, cause error) {
+	tell := func() { h.endHold(Outcome{Err: cause, Token: h.token, Count: 1}) }
 	if errors.Is(cause, ErrReleased) || errors.Is(cause, ErrDetached) {
 		tell()
 		return

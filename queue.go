@@ -71,15 +71,11 @@ func (q *queue) status() store.Status {
 func (h *holding) status() store.Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	since := h.since
-	if h.lease != nil {
-		since = since.Add(h.lease.granted.Sub(h.granted))
-	}
 	return store.Status{
 		Key: h.ref.Key, Mode: h.terms.mode, Now: h.since.Add(h.client.clock.Since(h.granted)),
 		Holders: []store.Holder{{
-			ID: h.ref.ID, Owner: h.client.owner, Note: h.terms.note, Since: since,
-			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()), Lingers: h.lingers,
+			ID: h.ref.ID, Owner: h.client.owner, Note: h.terms.note, Since: h.since,
+			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()),
 		}},
 	}
 }

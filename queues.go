@@ -22,8 +22,7 @@ import (
 
 // The queues of one client say, for each key, what the client holds of it and who waits for it here.
 // They decide what each waiter does next (decide), and take in what comes of it (answered) and what is
-// heard of the keys (heard.go). They send no claim: await, try and the holdings do what they say. Only
-// dismiss has a holding give itself back.
+// heard of the keys (heard.go). They send no claim: await, try and the holdings do what they say.
 type queues struct {
 	clock    *monotonic.Clock
 	tasks    *tasks.Group
@@ -36,8 +35,8 @@ type queues struct {
 	drained  atomic.Bool   // draining is closed; set with mu held
 
 	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
-	// of, stand, placeFor, unlink, leaveLines, saw, watchFor, takeIdle, dismiss, dismissAll,
-	// nextProbe, recovered and mayProbe. The others lock it if they need it.
+	// of, stand, placeFor, unlink, leaveLines, saw, watchFor, nextProbe,
+	// recovered and mayProbe. The others lock it if they need it.
 	mu         sync.Mutex
 	held       holdings // those that are not settled
 	byKey      swept.Map[string, *queue]
@@ -69,7 +68,7 @@ func (qs *queues) join(ctx context.Context, key string, t *terms, patience monot
 	}
 	if h := q.holder; h != nil {
 		h.mu.Lock()
-		h.lease.tellWanted()
+		h.tellWanted()
 		h.mu.Unlock()
 	}
 	return w, qs.decide(w, now)
@@ -118,7 +117,7 @@ func (qs *queues) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	q := w.queue
 	if lease != nil {
 		w.gaveUp = qs.unlink(w)
-		if lease.terms.shares() {
+		if lease.holding.terms.shares() {
 			q.look() // the next in the queue may share the key
 		}
 		return lease, nil
@@ -223,14 +222,12 @@ func (qs *queues) sawLine(h *holding, e store.Ended) {
 	}
 }
 
-// drain ends the waits, and refuses new calls of Acquire. It frees the keys that are kept idle, and
-// leaves the lines.
+// drain ends the waits, refuses new calls of Acquire and leaves the lines.
 func (qs *queues) drain() {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if !qs.drained.Swap(true) {
 		close(qs.draining)
-		qs.dismissAll()
 		qs.leaveLines()
 	}
 }

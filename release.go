@@ -33,7 +33,6 @@ const (
 // Any state may become settled. A release is protected by the holding's mu.
 type release struct {
 	state   releaseState
-	decided bool          // a caller is about to begin: the holding goes on with no other lease
 	inDoubt bool          // an attempt may have been applied although its reply was lost
 	attempt chan struct{} // closed when the attempt under way is over; made by the first caller that waits for it
 	err     error         // the last attempt's; once settled, what Release returns
@@ -74,12 +73,9 @@ func (h *holding) giveBack() error {
 		return err
 	}
 
-	h.mu.Lock()
-	values, token := h.values, h.token
-	h.mu.Unlock()
-	values, end := h.client.observe(values, OpRelease, h.ref.Key, h.terms)
+	values, end := h.client.observe(h.values, OpRelease, h.ref.Key, h.terms)
 	done, err := h.attempt(values)
-	end(Outcome{Err: err, Token: token, Count: 1})
+	end(Outcome{Err: err, Token: h.token, Count: 1})
 	if !done && h.failedRelease(err) {
 		h.client.background.Go(func() { h.client.returner.repeat([]*holding{h}) })
 	}
@@ -240,15 +236,6 @@ func (h *holding) afterLoss(cause error) {
 		h.release.loss.timer = time.AfterFunc(h.client.clock.Until(h.release.loss.notBefore), h.giveBackInBackground)
 	}
 	h.mu.Unlock()
-}
-
-// timeToStop returns how long the holder of a lost lease has before it is given back. It is zero
-// for an idle holding.
-func (h *holding) timeToStop() time.Duration {
-	if h.lease == nil {
-		return 0
-	}
-	return h.term.Margin()
 }
 
 // keep returns how long the key must still stay taken, because of MinHold; 0 once that time is

@@ -18,10 +18,7 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 	key, values, t := "", context.Background(), (*terms)(nil)
 	if len(batch) == 1 {
 		h := batch[0].(*holding)
-		h.mu.Lock()
-		values = h.values
-		h.mu.Unlock()
-		key, t = h.ref.Key, h.terms
+		key, values, t = h.ref.Key, h.values, h.terms
 	}
 	end := c.observeAside(values, OpRenew, key, t)
 	ctx, cancel := c.background.Bound(values, sent.Add(limit))
@@ -91,12 +88,11 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	close(h.renewing)
 	h.renewing = nil
 	if len(answer.Line) > 0 {
-		h.line, h.wanted, h.awaited = answer.Line, true, true
-		h.lease.tellWanted()
+		h.line, h.awaited = answer.Line, true
+		h.tellWanted()
 	}
-	free := h.wanted && h.lease == nil
 	held := h.err == nil && !h.over(now)
-	first, l := false, h.lease
+	first := false
 	var due monotonic.Moment
 	switch {
 	case answer.Err != nil:
@@ -107,9 +103,6 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		h.term.Late(now)
 	}
 	h.mu.Unlock()
-	if free {
-		h.client.queues.freeIdle(h)
-	}
 	switch cause := verdict(answer.Err); {
 	case cause != nil:
 		next.Tell = h.finish(cause)
@@ -118,21 +111,13 @@ func (h *holding) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		next.Again = true
 		if first {
 			next.Tell = func() {
-				h.client.logger.Warn("mongolock: renewal failed, trying again", "lease", h.shown(l), "error", answer.Err)
+				h.client.logger.Warn("mongolock: renewal failed, trying again", "lease", &h.lease, "error", answer.Err)
 			}
 		}
 	default:
 		next.Due = due
 	}
 	return next
-}
-
-// shown returns what the log shows of a holding with l in it.
-func (h *holding) shown(l *Lease) any {
-	if l == nil {
-		return fmt.Sprintf("%q, kept idle", h.ref.Key)
-	}
-	return l
 }
 
 // seldomRenewed reports whether a waiter reads the key now and then (readHeld), to learn whether the

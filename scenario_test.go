@@ -28,7 +28,6 @@ var scenarios = map[string]scenario{
 	"a lost lease is given back a margin later":   lossWithALiveStore,
 	"the old holder is told before the hand-over": handOverOrder,
 	"every claim has an ID of its own":            cleanUpBesideAClaim,
-	"a local grant is no renewal":                 localGrantUnrenewed,
 }
 
 func TestNoScenarioReportsAViolation(t *testing.T) {
@@ -139,22 +138,6 @@ func lossWithALiveStore(t *testing.T) string {
 	l := acquire(t, newClient(t, b), "k", mongolock.MaxHold(10*time.Second))
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
 	return toldInTime(l, rival, 990*time.Millisecond)
-}
-
-// localGrantUnrenewed gives a key that lingers out again, shortly before a renewal that hangs.
-func localGrantUnrenewed(t *testing.T) string {
-	b := newHookedStore(memstore.New())
-	c := newClient(t, b, mongolock.TTL(3*time.Second))
-	keep(t, c)
-	b.hook(func(h *hooks) {
-		h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-			<-ctx.Done()
-			return []store.Renewed{{Err: errNet}}
-		}
-	})
-	time.Sleep(900 * time.Millisecond)
-	l := acquire(t, c, "k", lingering)
-	return toldInTime(l, inBackground(t.Context(), newClient(t, b.mem), "k"), 90*time.Millisecond)
 }
 
 func handOverOrder(t *testing.T) (violation string) {

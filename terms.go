@@ -19,10 +19,8 @@ type terms struct {
 	maxStall  time.Duration // 0: none
 	maxWait   time.Duration // 0: none
 	minHold   time.Duration // 0: none
-	linger    time.Duration // 0: none
 	note      string
 	noRenewal bool
-	freeIdle  bool
 	yields    bool
 	mode      store.Mode
 	limit     int // of permits; 1 for exclusive, 0 for shared
@@ -86,7 +84,7 @@ func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
 		}
 		errs = append(errs, o.applyAcquire(&t))
 	}
-	errs = append(errs, c.checkMargin(t.ttl), t.checkLinger(), t.checkYielding(), t.checkWeight())
+	errs = append(errs, c.checkMargin(t.ttl), t.checkYielding(), t.checkWeight())
 	return &t, errors.Join(errs...)
 }
 

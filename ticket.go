@@ -59,22 +59,20 @@ func parseTicket(s string) (ticket, error) {
 func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 	h := l.holding
 	if h.terms.shares() {
-		return "", l.fault("detach", fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode))
+		return "", l.fault("detach", fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, h.terms.mode))
 	}
-	h.mu.Lock()
 	why, is := h.values.Value(inside.Unresumable{}).(error) // of the package that acquired the lease
-	h.mu.Unlock()
 	if is {
 		return "", l.fault("detach", why)
 	}
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)
 	}
-	if !l.end(ErrDetached) {
+	if !h.end(ErrDetached) {
 		return "", l.fault("detach", l.Err())
 	}
 	h.settle(ErrDetached)
-	return ticket{Key: h.ref.Key, ID: h.ref.ID, Token: l.token, TTL: h.terms.ttl, Note: h.terms.note}.String(), nil
+	return ticket{Key: h.ref.Key, ID: h.ref.ID, Token: h.token, TTL: h.terms.ttl, Note: h.terms.note}.String(), nil
 }
 
 // Resume takes over a lease that was ended by Detach, in any process. The new lease has the

@@ -20,14 +20,13 @@ const (
 	toAsk         // for the key
 	toRead        // the key, while it sleeps
 	toRemove      // a place from the line, while it sleeps
-	toStart       // the lease that this client kept for it
 )
 
 // A move is a step with its arguments.
 type move struct {
 	step  step
 	until monotonic.Moment // toSleep: until then; zero: until it is nudged
-	lease *Lease           // toTake, toStart
+	lease *Lease           // toTake
 	place store.Place      // toRemove
 	claim store.Claim      // toAsk: the place in the line, and hints
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
@@ -55,10 +54,6 @@ func (qs *queues) decide(w *waiter, now monotonic.Moment) move {
 		return w.sleepUntil(0)
 	case q.holder != nil:
 		q.view.Away()
-		if l, _ := qs.takeIdle(q.holder, w); l != nil {
-			w.asking = true
-			return move{step: toStart, lease: l}
-		}
 		w.refused = true
 		if !q.holder.seldomRenewed() { // otherwise it learns by itself if an operator removes it by hand
 			return w.sleepUntil(0)

@@ -46,10 +46,6 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			if lease != nil || err != nil {
 				return c.queues.leave(w, lease, err)
 			}
-		case toStart:
-			if lease, err := m.lease.startLocal(); !errors.Is(err, errLate) {
-				return c.queues.leave(w, lease, err)
-			} // otherwise it ran out at that moment, and is given back
 		case toRead:
 			c.background.Go(func() { c.queues.read(key) })
 		case toRemove:

@@ -28,23 +28,31 @@ func (l *Lease) Wanted() <-chan struct{} {
 	defer qs.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.wanted == nil {
-		l.wanted = make(chan struct{})
-		if h.lease == l && (h.awaited || h.queue.head != nil) {
-			close(l.wanted)
+	if h.wanted == nil {
+		h.wanted = make(chan struct{})
+		if h.awaited || h.queue.head != nil {
+			close(h.wanted)
 		}
 	}
-	return l.wanted
+	return h.wanted
 }
 
-// tellWanted closes the channel of Wanted. The holding is locked; l may be nil.
-func (l *Lease) tellWanted() {
-	if l == nil || l.wanted == nil {
+// heardWaiter records that another process waits.
+func (h *holding) heardWaiter() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.awaited = true
+	h.tellWanted()
+}
+
+// tellWanted closes the channel of Wanted.
+func (h *holding) tellWanted() {
+	if h.wanted == nil {
 		return
 	}
 	select {
-	case <-l.wanted:
+	case <-h.wanted:
 	default:
-		close(l.wanted)
+		close(h.wanted)
 	}
 }

@@ -122,19 +122,6 @@ func TestAWaiterOfTheSameClientIsToldAtOnce(t *testing.T) {
 	})
 }
 
-func TestAKeyThatLingersIsWantedOnlyByOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		c, rival := newClient(t, s), newClient(t, s)
-		keep(t, c, mongolock.Yielding())
-		l := acquire(t, c, "k", lingering, mongolock.Yielding())
-		require.Zero(t, c.Stats().Waiters)
-		require.False(t, isWanted(l))
-		waitFor(t, rival, "k")
-		assert.True(t, isWanted(l))
-	})
-}
-
 func TestYieldingIsForWhoHasTheKeyAlone(t *testing.T) {
 	c := newClient(t, memstore.New())
 	for _, how := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
@@ -166,7 +153,7 @@ func TestOnlyAWaiterForTheKeyItselfMakesItWanted(t *testing.T) {
 		assert.True(t, isWanted(busy))
 		assert.False(t, isWanted(l))
 
-		_, err := rival.TryAcquire(t.Context(), key, mongolock.FreeIdle())
+		_, err := rival.TryAcquire(t.Context(), key)
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		synctest.Wait()
 		assert.False(t, isWanted(l), "who tries does not wait")

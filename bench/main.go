@@ -84,7 +84,6 @@ var parts = []part{
 	{"the engine", true, engine},
 	{"free pairs", true, freePair},
 	{"several keys", true, several},
-	{"a key that lingers", true, lingering},
 	{"renewals", false, renewals},
 	{"handoffs in a process", true, localHandOver},
 	{"handoffs between processes", true, handOver},

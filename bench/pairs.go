@@ -17,8 +17,6 @@ const (
 	freePairs     = 2000
 	severalKeys   = 10
 	severalRuns   = 600
-	lingerRuns    = 300
-	lingerPairs   = 128 // as many as one command gives tokens for
 	rivalTurns    = 200
 	renewedLeases = 1000
 	renewalRounds = 5
@@ -74,32 +72,6 @@ func several(l *lab) []figure {
 	return []figure{
 		{"ten free keys, taken together and released", turns.ratio(1), "%.2f ×", 2, atMost, "one free key"},
 		{"their commands by hand, side by side", turns.ratio(1) / turns.ratio(2), "%.2f ×", 0, noTarget, "one free key: the server's share of it"},
-	}
-}
-
-// lingering compares a pair on a key that its client keeps with a free pair, one trip in 128
-// included; and measures how long another process waits for a key that is kept.
-func lingering(l *lab) []figure {
-	client, _ := l.locks("linger")
-	kept := func(key string) { l.pair(client, key, mongolock.Linger(time.Minute)) }
-	for client.Stats().Idle == 0 { // until the client hears of others
-		kept("kept")
-	}
-	turns := raceOf(20, lingerRuns, timed(func() { l.pair(client, "free") }), timed(repeat(lingerPairs, func() { kept("kept") })))
-	local := turns.median(1) / lingerPairs
-	rival := l.client(l.connect(nil), "linger")
-	waited := raceOf(0, rivalTurns, func() float64 {
-		for client.Stats().Idle < 2 { // beside the key of above
-			kept("rival")
-		}
-		start := time.Now()
-		lease := l.acquire(rival, "rival")
-		defer func() { check(lease.Release()) }()
-		return time.Since(start).Seconds()
-	})
-	return []figure{
-		{"a pair on a key that lingers", turns.median(0) / local, "%.0f × faster", 100, atLeast, fmt.Sprintf("a free pair; %.1f µs, one trip in 128 pairs included", 1e6*local)},
-		{"Acquire of a key that lingers in another process", waited.median(0) / turns.median(0), "%.2f ×", 0, noTarget, "a free pair: the refusal, the notice, the release, the wake-up, the claim"},
 	}
 }
 

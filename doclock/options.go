@@ -73,7 +73,7 @@ func MaxAttempts(n int) Option {
 
 // With sets options of every lock and claim: mongolock.TTL, MaxHold, MaxStall, MaxWait, Note. The
 // options of a call override them. Shared and OneOf are refused by name, because a document has one holder at
-// a time, and so is Linger, because a lock that is kept would have an old document.
+// a time.
 func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error {
 		for _, o := range opts {
@@ -151,8 +151,6 @@ func checkLease(client mongolock.Locker, opts []mongolock.AcquireOption) error {
 		return err
 	case terms.Mode != store.Exclusive:
 		return fmt.Errorf("doclock: Shared and OneOf: a document has one holder at a time: %w", errors.ErrUnsupported)
-	case terms.Linger > 0:
-		return fmt.Errorf("doclock: Linger(%v): a lock that is kept has an old document: %w", terms.Linger, errors.ErrUnsupported)
 	}
 	return nil
 }

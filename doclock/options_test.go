@@ -53,7 +53,6 @@ func TestBadArgumentsAreRefusedByNameBeforeAnythingIsSent(t *testing.T) {
 		"TTL(1ms)":              func() error { _, err := New[order](coll, With(mongolock.TTL(time.Millisecond))); return err },
 		"a nil AcquireOption":   func() error { _, err := New[order](coll, With(nil)); return err },
 		"With: doclock: Shared": func() error { _, err := New[order](coll, With(mongolock.OneOf(2))); return err },
-		"With: doclock: Linger": func() error { _, err := New[order](coll, With(mongolock.Linger(1))); return err },
 		"WithOwner is empty":    func() error { _, err := New[order](coll, WithOwner("")); return err },
 		"WithObserver(nil)":     func() error { _, err := New[order](coll, WithObserver(nil)); return err },
 		"initial value's _id": func() error {

@@ -49,7 +49,6 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	if r.fields != nil {
 		names = r.fields
 	}
-	c.Lingers = "" // a client that kept the lock would have an old document
 	return s.steps.Try(ctx, c, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
 		k := &claim{s, r, begun, names}
 		begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }

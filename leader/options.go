@@ -29,9 +29,8 @@ type option func(*config) error
 func (o option) apply(c *config) error { return o(c) }
 
 // With sets options of each term's lease: TTL, Note, MaxHold. They add to those of the client.
-// Shared, OneOf, MinHold and Linger are refused by name: with the first two several processes
-// would lead at the same time, with the others the key would stay taken after a leader
-// resigned.
+// Shared, OneOf and MinHold are refused by name: with the first two several processes would lead at
+// the same time, with MinHold the key would stay taken after a leader resigned.
 func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.acquire = append(c.acquire, opts...); return nil })
 }
@@ -105,9 +104,6 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	errs = append(errs, err)
 	if terms.MinHold > 0 {
 		errs = append(errs, fmt.Errorf("leader: With(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
-	}
-	if terms.Linger > 0 {
-		errs = append(errs, fmt.Errorf("leader: With(Linger(%v)): the key would stay taken after a leader resigned", terms.Linger))
 	}
 	return c, errors.Join(errs...)
 }

@@ -62,9 +62,9 @@ func sumOf(parts [][]byte) string {
 }
 
 // With sets options of the lease under which the function runs: mongolock.TTL, Note, MaxHold,
-// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and Linger are
+// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf and MinHold are
 // refused by name: with the first two several processes would run the function at the same time, with
-// the others the lock would be kept for no purpose.
+// MinHold the lock would be kept for no purpose.
 func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
 }
@@ -118,8 +118,6 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 		err = fmt.Errorf("once: With(OneOf(%d)): several processes would run the function at the same time", terms.Limit)
 	case terms.MinHold > 0:
 		err = fmt.Errorf("once: With(MinHold(%v)): the others would wait for nothing", terms.MinHold)
-	case terms.Linger > 0:
-		err = fmt.Errorf("once: With(Linger(%v)): the function does not run again", terms.Linger)
 	}
 	if err != nil {
 		c.lease = nil // doclock would say it once more

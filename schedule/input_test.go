@@ -49,9 +49,6 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		`With(Note("n")): a job's runs have no note`: func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.Note("n")))
 		},
-		"With(Linger(1s)): no due time is claimed a second time": func(s *schedule.Scheduler) error {
-			return s.Add("j", minute, nothing, schedule.With(mongolock.Linger(time.Second)))
-		},
 		"With(MaxWait(1s)): a claim does not wait": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.With(mongolock.MaxWait(time.Second)))
 		},

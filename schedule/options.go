@@ -100,7 +100,7 @@ func Keep(n int) JobOption {
 
 // With sets options of the leases of the job's runs. mongolock.TTL, 30 s by default, is how long
 // a run is believed alive after its process died. MaxHold and MaxStall end the context of a run
-// that takes too long. Shared, OneOf, MinHold, Linger, MaxWait and Note are refused by name: a
+// that takes too long. Shared, OneOf, MinHold, MaxWait and Note are refused by name: a
 // due time is claimed once, by one process, and not waited for, and its run has no note.
 func With(opts ...mongolock.AcquireOption) JobOption {
 	return jobOption(func(c *jobConfig) error {
@@ -115,8 +115,6 @@ func With(opts ...mongolock.AcquireOption) JobOption {
 			return fmt.Errorf("schedule: With(OneOf(%d)): a due time is claimed by one process; Beside lets runs overlap", terms.Limit)
 		case terms.MinHold > 0:
 			return fmt.Errorf("schedule: With(MinHold(%v)): a due time is claimed once, however short its run is", terms.MinHold)
-		case terms.Linger > 0:
-			return fmt.Errorf("schedule: With(Linger(%v)): no due time is claimed a second time", terms.Linger)
 		case terms.MaxWait > 0:
 			return fmt.Errorf("schedule: With(MaxWait(%v)): a claim does not wait", terms.MaxWait)
 		case terms.Note != "":

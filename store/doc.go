@@ -28,10 +28,7 @@
 //     a second claim of an ID as a late copy of the first.
 //  5. Tokens. If the reply of a grant came within Left, every later exclusive
 //     grant of the key has a greater token: across release, expiry, removal by
-//     hand and restart. Renewal does not change a token. If a grant leaves room for
-//     tokens that its client grants itself ([Grant].Spare), every later exclusive
-//     grant's token is greater than those. Then the holder is shown as one that
-//     Lingers.
+//     hand and restart. Renewal does not change a token.
 //  6. Held. A refusal carries the [Status] seen after it, with the claim's place in line,
 //     unless the line was full. If that Status shows that it is the claim's turn, the engine
 //     asks once more.

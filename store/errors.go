@@ -116,9 +116,6 @@ func (e *HeldError) Error() string {
 	if live > 1 {
 		fmt.Fprintf(&b, " and %d more", live-1)
 	}
-	if live == 1 && first.Lingers != "" {
-		b.WriteString(", which may be idle,")
-	}
 	switch left := e.Left(); {
 	case left > 0 && confirming == live:
 		fmt.Fprintf(&b, ", which ran out; that will be confirmed within %v", left.Round(time.Millisecond))

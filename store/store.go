@@ -54,12 +54,8 @@ type Claim struct {
 	// claim comes before it, and a grant takes it out of the line too.
 	Pass Place
 
-	// Lingers says that the claimant may keep the key for a while after its use, and frees it
-	// when asked: by a notice of KindWanted to this address. Its holder is shown with it.
-	Lingers string
-
 	// Yields is the address at which the claimant hears of those who wait for the key that it
-	// holds, by notices of KindWanted, if Lingers is none. Its holder is shown with it.
+	// holds, by notices of KindWanted. Its holder is shown with it.
 	Yields string
 
 	// These are hints: the answer is the same without them. Offered: the key was freed, and it is
@@ -74,10 +70,6 @@ type Grant struct {
 	Left  time.Duration // the grant is honoured for this long, counted from the start of the call
 	Since time.Time     // when it was granted, by the store's clock
 	Line  []Place       // who waits, in order
-
-	// Spare is how many tokens above Token belong to the claimant, if its claim Lingers: every
-	// later grant of the key has a token greater than those. It may be zero.
-	Spare int
 }
 
 // A Renewal asks to restart a holder's TTL.
@@ -103,7 +95,6 @@ type Holder struct {
 	ExpireAt time.Time `json:"expireAt"`
 	Broken   string    `json:"broken,omitempty"`   // why an operator broke it, or empty
 	Released bool      `json:"released,omitempty"` // its lease was released; MinHold keeps the key until ExpireAt
-	Lingers  string    `json:"lingers,omitempty"`  // if not empty, the holder may be idle: its process keeps the key for a while after each use, and frees it when this address is told
 	Yields   string    `json:"yields,omitempty"`   // if not empty, the holder wants to know at this address of those who wait
 	Weight   int       `json:"weight,omitempty"`   // how many permits it has; 0 stands for 1
 
@@ -272,7 +263,7 @@ const (
 	KindOffered = "offered" // it is the turn of Place
 	KindNext    = "next"    // the key is offered, and Place comes after those to whom it is
 	KindMoved   = "moved"   // the time has changed when it will be the turn of Place
-	KindWanted  = "wanted"  // a process waits for a key whose holder Lingers or Yields
+	KindWanted  = "wanted"  // a process waits for a key whose holder Yields
 )
 
 // An Audience says which notices a watcher gets: those to its address, and those of its topics

@@ -198,7 +198,6 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		system := AttrSystem.String(pkg)
 		with := metric.WithAttributes(system)
 		to.ObserveInt64(o.leases, int64(s.Held), metric.WithAttributes(system, AttrState.String("held")))
-		to.ObserveInt64(o.leases, int64(s.Idle), metric.WithAttributes(system, AttrState.String("idle")))
 		to.ObserveInt64(o.leases, int64(s.Unreleased), metric.WithAttributes(system, AttrState.String("unreleased")))
 		to.ObserveInt64(o.waiters, int64(s.Waiters-s.Candidates), with)
 		to.ObserveInt64(o.candidates, int64(s.Candidates), with)

@@ -13,7 +13,6 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	held          = desc("leases_held", "Leases that are held.")
-	idle          = desc("leases_idle", "Keys that are kept after their release, with Linger.")
 	unreleased    = desc("leases_unreleased", "Leases that have ended and are not given back yet.")
 	waiters       = desc("waiters", "Calls of Acquire that have not been answered, candidates for leader aside.")
 	candidates    = desc("candidates", "Candidates that wait to be elected.")
@@ -24,7 +23,7 @@ var (
 	cleanUps      = desc("cleanups", "Claims of unknown outcome that are being cleaned up.")
 	clients       = desc("clients", "Clients, schedulers and trees that are open, by the state of their feed: live, opening, idle or none.", "feed")
 
-	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients}
+	descs = []*prometheus.Desc{held, unreleased, waiters, candidates, inLine, ahead, oldestWait, oldestRenewal, cleanUps, clients}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -108,7 +107,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{pkg}, labels...)...)
 		}
 		gauge(held, float64(s.Held))
-		gauge(idle, float64(s.Idle))
 		gauge(unreleased, float64(s.Unreleased))
 		gauge(waiters, float64(s.Waiters-s.Candidates))
 		gauge(candidates, float64(s.Candidates))

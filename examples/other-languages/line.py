@@ -29,7 +29,7 @@ class LockInLine(Lock):
             self.place = "x::" + secrets.token_hex(5)  # x: to have it alone. It has no address, as we hear no wake-ups
             join = {"$push": {"line": self.place}, "$set": {f"waits.{self.place}.owner": self.owner}}
             seen = self._stand(session, {"line": {"$ne": self.place}, "line.63": ABSENT}, join, "since", "seen")
-            addresses = {h.get("lingers") or h.get("yields") for h in (seen or {}).get("holders", {}).values()} - {None, ""}
+            addresses = {h.get("yields") for h in (seen or {}).get("holders", {}).values()} - {None, ""}
             self._wake([{"kind": "wanted", "to": to} for to in addresses])
         return seen
 

@@ -129,7 +129,7 @@ class Lock:
             self._insist(lambda: self._drop(session))
             return False
         t, i = session.operation_time.time, session.operation_time.inc
-        self.token = (t - 1577836800) << 32 | (i << 7 if i < 1 << 24 else (1 << 31) + i - (1 << 24))
+        self.token = (t - 1577836800) << 32 | i
         self.stop, self.renewals = threading.Event(), threading.Thread(target=self._renew, daemon=True)
         self.renewals.start()
         return True

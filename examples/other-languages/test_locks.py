@@ -166,9 +166,9 @@ class Locks(unittest.TestCase):
                 tokens.append(lock.token)
         self.assertEqual(tokens, sorted(set(tokens)))
 
-    def test_one_that_waits_tells_a_holder_that_lingers(self):
+    def test_one_that_waits_tells_a_holder_that_yields(self):
         wake, dead = self.wakes(), self.dies()
-        locks.update_one({}, {"$set": {f"holders.{dead.id}.lingers": "ADDRESS"}})
+        locks.update_one({}, {"$set": {f"holders.{dead.id}.yields": "ADDRESS"}})
         self.assertRaises(TimeoutError, LockInLine(locks, "key", TTL).acquire, 0.5)
         self.assertEqual([{"mongolock": 1, "topic": "locks", "key": "key", "kind": "wanted", "to": "ADDRESS"}],
                          list(wake.find({}, {"_id": 0})))

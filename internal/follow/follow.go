@@ -64,7 +64,6 @@ type Follower struct {
 	reading  bool               // the goroutine that reads is running
 	stop     context.CancelFunc // ends it
 	live     bool
-	opening  int  // how often the feed was opened, or may have missed something
 	final    bool // the store has no feed
 	idle     *time.Timer
 	readings sync.WaitGroup
@@ -118,16 +117,9 @@ func (f *Follower) Leave() {
 
 // Live reports whether the feed is being read. If not, a waiter has to poll.
 func (f *Follower) Live() bool {
-	_, live := f.Hears()
-	return live
-}
-
-// Hears reports whether the feed is being read, and which opening of it this is: as long as
-// that stays the same, no notice was missed.
-func (f *Follower) Hears() (opening int, live bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.opening, f.live
+	return f.live
 }
 
 // Open reports whether the feed is live or being opened.
@@ -281,6 +273,5 @@ func (f *Follower) opened(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.live = ctx.Err() == nil
-	f.opening++
 	return f.live
 }

@@ -536,38 +536,3 @@ func TestAFeedWhoseReaderLeavesIsNotOpenedAgain(t *testing.T) {
 		assert.False(t, f.isOpen())
 	})
 }
-
-func TestAFeedThatMayHaveMissedSomethingIsAnotherOpening(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &feed{watch: func(ctx context.Context, yield func(store.Notice, error) bool) {
-			if yield(store.Notice{}, nil) && yield(work, nil) {
-				time.Sleep(time.Minute)               // virtual: nothing is missed
-				if yield(store.Notice{}, ctx.Err()) { // something was
-					time.Sleep(time.Minute) // virtual: until it breaks
-				}
-			}
-		}}
-		fo, _ := newFollower(t, f)
-		opening := func(want int, live bool) {
-			t.Helper()
-			n, is := fo.Hears()
-			assert.Equal(t, want, n)
-			assert.Equal(t, live, is)
-		}
-		opening(0, false)
-		fo.Join()
-		synctest.Wait()
-		opening(1, true)
-		pass(30 * time.Second) // virtual: nothing is missed
-		opening(1, true)
-		pass(time.Minute) // virtual: something was
-		opening(2, true)
-		pass(30*time.Second + time.Millisecond) // virtual: it broke
-		opening(2, false)
-		pass(10 * time.Second) // virtual: it is open again
-		opening(3, true)
-		fo.End()
-		opening(3, false)
-		time.Sleep(2 * time.Minute) // virtual: the reader of this test sees that only now
-	})
-}

@@ -60,7 +60,6 @@ type Terms struct {
 	Mode    store.Mode
 	Limit   int
 	MinHold time.Duration
-	Linger  time.Duration
 	MaxWait time.Duration
 	Logger  *slog.Logger // the client's
 

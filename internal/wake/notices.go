@@ -1,7 +1,6 @@
 package wake
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -46,22 +45,12 @@ func Unsent(all, sent []store.Notice) (rest []store.Notice) {
 	return rest
 }
 
-// Wanted returns the notices that tell the holders of a key that somebody waits for it: those that
-// may only keep it, and those that asked to be told. Whoever tells them is in line, and is offered
-// the key.
-func Wanted(s *store.Status) []store.Notice {
-	return wanted(s, func(h store.Holder) string { return cmp.Or(h.Lingers, h.Yields) })
-}
-
-// Idle returns those of the notices that go to holders which may only keep the key.
-func Idle(s *store.Status) []store.Notice {
-	return wanted(s, func(h store.Holder) string { return h.Lingers })
-}
-
-func wanted(s *store.Status, address func(store.Holder) string) (all []store.Notice) {
+// Wanted returns the notices that tell the holders of a key that somebody waits for it, if they asked to
+// be told. Whoever tells them is in line, and is offered the key.
+func Wanted(s *store.Status) (all []store.Notice) {
 	for _, h := range s.Holders {
-		if to := address(h); to != "" && s.Live(h) {
-			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: to})
+		if h.Yields != "" && s.Live(h) {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: s.Key, Kind: store.KindWanted, To: h.Yields})
 		}
 	}
 	return all

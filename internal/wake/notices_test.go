@@ -32,21 +32,16 @@ func TestWhatWasSentBesideAReleaseIsNotSentAgain(t *testing.T) {
 	assert.Equal(t, all[1:], Unsent(all, []store.Notice{blind}), "it was meant for whatever place its process has")
 }
 
-func TestWhatWasHeardSinceAClaim(t *testing.T) {
+func TestWhetherAKeyWasAskedForIsKnownBeforeItsHolderIs(t *testing.T) {
 	inBubble(t, false, func(t *testing.T, w *world) {
-		early := w.HeardBy("k")
-		assert.False(t, w.HeardAllSince(early), "the feed is not open")
 		w.wait("a")
 		w.notices <- store.Notice{}
 		synctest.Wait()
-		h := w.HeardBy("k")
-		assert.True(t, w.HeardAllSince(h))
-		assert.False(t, w.HeardAllSince(early), "notices before the opening were missed")
-		assert.False(t, w.AskedSince(h, "k"))
+		before := w.Asked("k")
+		assert.Equal(t, before, w.Asked("k"))
 		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindWanted}
 		synctest.Wait()
-		assert.True(t, w.AskedSince(h, "k"))
-		assert.True(t, w.HeardAllSince(h))
+		assert.NotEqual(t, before, w.Asked("k"))
 		w.Leave()
 	})
 }

@@ -30,7 +30,7 @@ const (
 // announceAgain is how long nothing is announced after the store refused an announcement.
 const announceAgain = time.Minute
 
-// Waiters are those of one process, and the keys that it keeps. The methods are called without a
+// Waiters are those of one process, and its holders. The methods are called without a
 // lock.
 type Waiters interface {
 	// Waiting reports whether there is any waiter.
@@ -49,8 +49,6 @@ type Waiters interface {
 	Next(key string, p store.Place)
 	// Wanted says that another process waits for a key.
 	Wanted(key string)
-	// Deaf says that notices may be missing: that a key is wanted is not heard of any more.
-	Deaf()
 }
 
 // A Host is what a Watch works for.
@@ -136,7 +134,6 @@ func (w *Watch) heard(n store.Notice) {
 	waiters := w.host.Waiters
 	switch {
 	case n == store.Notice{}: // the feed is live, but earlier releases and waiters were missed
-		waiters.Deaf()
 		w.mu.Lock()
 		old := w.old
 		w.old = false
@@ -160,7 +157,6 @@ func (w *Watch) heard(n store.Notice) {
 
 // lost makes the waiters poll until the feed is back.
 func (w *Watch) lost(loss follow.Loss) {
-	w.host.Waiters.Deaf()
 	w.deaf.Store(w.deaf.Load() || loss.Final)
 	w.mu.Lock()
 	w.old = loss.Err == nil

@@ -236,18 +236,10 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
-// spareTokens is how many tokens a claim that lingers gets in addition to its own.
-const spareTokens = 127
-
 // grant answers a claim that has been added to rec.
 func (s *Store) grant(rec *record, now time.Time, c *store.Claim) store.Grant {
 	s.token++
-	g := store.Grant{Token: s.token, Left: c.TTL, Since: now, Line: rec.places()}
-	if c.Lingers != "" && c.Mode == store.Exclusive {
-		g.Spare = spareTokens
-		s.token += spareTokens
-	}
-	return g
+	return store.Grant{Token: s.token, Left: c.TTL, Since: now, Line: rec.places()}
 }
 
 // find returns the holder that r names, live or expired, and its record.

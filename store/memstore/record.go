@@ -23,7 +23,6 @@ type holder struct {
 	id, owner, note string
 	since, expireAt time.Time
 
-	lingers  string
 	yields   string
 	weight   int  // 0 stands for 1
 	released bool // the key stays taken until expireAt
@@ -77,7 +76,7 @@ func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode = c.Mode
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
-		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers, yields: c.Yields, weight: c.Weight,
+		since: now, expireAt: now.Add(c.TTL), yields: c.Yields, weight: c.Weight,
 	})
 }
 
@@ -109,7 +108,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.expireAt, Broken: h.reason, Released: h.released, Lingers: h.lingers, Yields: h.yields, Weight: h.weight,
+			Since: h.since, ExpireAt: h.expireAt, Broken: h.reason, Released: h.released, Yields: h.yields, Weight: h.weight,
 		}
 	}
 	if len(s.Holders) > 1 {

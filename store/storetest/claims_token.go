@@ -9,8 +9,6 @@ import (
 
 var tokenClaims = []claim{
 	{"TokensIncreaseHoweverAHolderEnds", tokensIncreaseHoweverAHolderEnds},
-	{"SpareTokensComeBeforeThoseOfLaterGrants", spareTokensComeBeforeThoseOfLaterGrants},
-	{"AHolderThatLingersIsShown", aHolderThatLingersIsShown},
 	{"AHolderThatYieldsIsShown", aHolderThatYieldsIsShown},
 }
 
@@ -63,50 +61,6 @@ func (t *tokens) add(e *env, h held) {
 	t.last = h.grant.Token
 }
 
-// lingering returns a claim whose claimant may keep the key.
-func (e *env) lingering(key string) store.Claim {
-	c := e.claim(key, long)
-	c.Lingers = "here"
-	return c
-}
-
-func spareTokensComeBeforeThoseOfLaterGrants(e *env) {
-	key := e.key("token")
-	var highest tokens
-	next := e.granted(e.lingering(key))
-	for range e.rounds(100, 10) {
-		h := next
-		highest.add(e, h)
-		if h.grant.Spare < 0 {
-			e.Fatalf("%d spare tokens", h.grant.Spare)
-		}
-		highest.last = max(highest.last, h.grant.Token+int64(h.grant.Spare))
-		next = e.passOn(h.Ref, e.lingering(key))
-		highest.add(e, next)
-		highest.last = max(highest.last, next.grant.Token+int64(next.grant.Spare))
-		e.release(next.Ref)
-		next = e.granted(e.lingering(key))
-	}
-}
-
-func aHolderThatLingersIsShown(e *env) {
-	h := e.granted(e.lingering(e.key("lingers")))
-	if h.grant.Spare == 0 {
-		e.Log("the store has no spare tokens: nobody lingers")
-		return
-	}
-	if status := e.look(h.Key); e.only(status).Lingers != "here" {
-		e.Errorf("the holder lingers, and is shown as %+v", status)
-	}
-	if refusal := e.refused(e.claim(h.Key, long)); e.only(refusal.Status).Lingers != "here" {
-		e.Errorf("the refusal does not say that the holder lingers: %+v", refusal)
-	}
-	next := e.passOn(h.Ref, e.claim(h.Key, long))
-	if status := e.look(next.Key); e.only(status).Lingers != "" || next.grant.Spare != 0 {
-		e.Errorf("the next holder does not linger, and is shown as %+v, with %d spare tokens", status, next.grant.Spare)
-	}
-}
-
 func aHolderThatYieldsIsShown(e *env) {
 	if store.FeedOf(e.store) == nil {
 		e.Log("the store has no feed: nobody is told")
@@ -115,7 +69,7 @@ func aHolderThatYieldsIsShown(e *env) {
 	c := e.claim(e.key("yields"), long)
 	c.Yields = "here"
 	h := e.granted(c)
-	if refusal := e.refused(e.claim(h.Key, long)); e.only(refusal.Status).Yields != "here" || h.grant.Spare != 0 {
+	if refusal := e.refused(e.claim(h.Key, long)); e.only(refusal.Status).Yields != "here" {
 		e.Errorf("the refusal does not say that the holder yields: %+v", refusal)
 	}
 	if _, err := e.renew(h.Ref, long); err != nil {

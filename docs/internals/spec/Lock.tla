@@ -173,9 +173,6 @@ Quiet       == UNCHANGED <<now, election, skew, doc, safe, refuses, seen, settle
 InHand(p)   == proc[p].phase \in {"has", "renewing"}
 Live(p)     == InHand(p) /\ now < proc[p].trust + Margin
 
-\* §4.9: its client keeps the key, and nobody works under it.
-Kept(p)     == proc[p].phase \in {"kept", "keeping"}
-
 Hello(p) ==
   /\ proc[p].phase \in {"idle", "has"} /\ proc[p].sample # election
   /\ Set(p, [proc[p] EXCEPT !.sample = election])
@@ -241,23 +238,23 @@ Granted(p) ==
 
 \* renew: one at a time; an unanswered one is given up
 Renew(p) ==
-  /\ "renew" \in Rows /\ (InHand(p) \/ Kept(p)) /\ now < proc[p].trust
+  /\ "renew" \in Rows /\ InHand(p) /\ now < proc[p].trust
   /\ proc[p].n < MaxBeats
   /\ LET n == proc[p].n + 1 IN
-       /\ Set(p, [proc[p] EXCEPT !.phase = IF Kept(p) THEN "keeping" ELSE "renewing", !.n = n, !.sent = now])
+       /\ Set(p, [proc[p] EXCEPT !.phase = "renewing", !.n = n, !.sent = now])
        /\ Send(Command(p, "renew", n))
   /\ Quiet
 
 Renewed(p) ==
-  /\ proc[p].phase \in {"renewing", "keeping"}
+  /\ proc[p].phase = "renewing"
   /\ <<Id(p), proc[p].n>> \in safe.has
   /\ now < proc[p].trust      \* a reply after the deadline moves nothing
-  /\ Set(p, [proc[p] EXCEPT !.phase = IF Kept(p) THEN "kept" ELSE "has", !.trust = Max(@, proc[p].sent + TTL - Margin), !.sent = 0])
+  /\ Set(p, [proc[p] EXCEPT !.phase = "has", !.trust = Max(@, proc[p].sent + TTL - Margin), !.sent = 0])
   /\ UNCHANGED net /\ Quiet
 
 \* release, by the user at any time, by the engine a margin after the deadline; the work under the lease has stopped
 LetGo(p) ==
-  /\ Kept(p) \/ (InHand(p) /\ (now < proc[p].trust \/ now >= proc[p].trust + Margin))
+  /\ InHand(p) /\ (now < proc[p].trust \/ now >= proc[p].trust + Margin)
   /\ LET n == proc[p].n + 1 IN
      \E op \in (IF proc[p].mode = "exclusive" THEN {"release"} \cup (Rows \cap {"min-hold"}) ELSE {"leave"}) :
        /\ Set(p, [proc[p] EXCEPT !.phase = "letting go", !.n = n])
@@ -282,21 +279,9 @@ Break(p) ==
   /\ Send([Command(p, "break", 99) EXCEPT !.end = 0, !.epoch = 0])
   /\ UNCHANGED proc /\ Quiet
 
-\* linger (§4.9): a release without a command, and the next grant in the same process without one. That is no renewal: the
-\* deadline stays. (Store.tla has neither: no store is called. The tokens of such grants are in LockTrace.tla.)
-Keep(p) ==
-  /\ "linger" \in Rows /\ proc[p].phase = "has" /\ proc[p].mode = "exclusive" /\ now < proc[p].trust
-  /\ Set(p, [proc[p] EXCEPT !.phase = "kept"])
-  /\ UNCHANGED net /\ Quiet
-
-GiveAgain(p) ==
-  /\ proc[p].phase = "kept" /\ now < proc[p].trust
-  /\ Set(p, [proc[p] EXCEPT !.phase = "has"])
-  /\ UNCHANGED net /\ Quiet
-
 \* hand over inside the process: the old lease ends before the command leaves
 HandOver(p) ==
-  /\ "transfer" \in Rows /\ proc[p].phase \in {"has", "kept"} /\ proc[p].mode = "exclusive" /\ proc[p].k < Attempts /\ now < proc[p].trust
+  /\ "transfer" \in Rows /\ proc[p].phase = "has" /\ proc[p].mode = "exclusive" /\ proc[p].k < Attempts /\ now < proc[p].trust
   /\ LET k == proc[p].k + 1 IN
        /\ Set(p, [proc[p] EXCEPT !.phase = "transferring", !.k = k, !.n = 1, !.sent = now, !.old = Id(p)])
        /\ Send([Command(p, "transfer", 1) EXCEPT !.id = <<p, k>>, !.old = Id(p), !.rev = proc[p].rev])
@@ -324,7 +309,7 @@ Next ==
   \/ \E c \in net : Apply(c) \/ ApplyNothing(c)
   \/ \E p \in Procs :
        \/ Hello(p) \/ Claim(p) \/ Refused(p) \/ Look(p) \/ Swap(p) \/ Granted(p)
-       \/ Renew(p) \/ Renewed(p) \/ LetGo(p) \/ LetGone(p) \/ Break(p) \/ Keep(p) \/ GiveAgain(p) \/ HandOver(p) \/ GiveUp(p) \/ CleanedUp(p)
+       \/ Renew(p) \/ Renewed(p) \/ LetGo(p) \/ LetGone(p) \/ Break(p) \/ HandOver(p) \/ GiveUp(p) \/ CleanedUp(p)
 
 Spec == Init /\ [][Next]_vars
 

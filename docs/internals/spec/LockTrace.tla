@@ -23,18 +23,16 @@
 EXTENDS Lock
 
 CONSTANTS Traces,      \* the histories
-          Minute, Slow, \* of rule 3, and when a refusal was slow (§4.1)
-          Spare, Soon  \* of a key that lingers (§4.9): for how many more grants there are tokens, and how soon it is freed
+          Minute, Slow \* of rule 3, and when a refusal was slow (§4.1)
 
 VARIABLES
   trace, at,  \* which history, and which step of it comes next
   tail,       \* the documents that the log had after safe, the newest last
   past,       \* the document as the primary of the election before has it, which may not know that it was deposed
   looks,      \* what was read, by the command that reads, until it is answered
-  hears,      \* since when a client has read the wake-ups without a gap; -1: it does not
   tokens      \* the greatest token of all grants, and of the exclusive ones
 
-traceVars == <<trace, at, tail, past, looks, hears, tokens>>
+traceVars == <<trace, at, tail, past, looks, tokens>>
 
 -----------------------------------------------------------------------------
 (* How a history is written. *)
@@ -52,8 +50,8 @@ TraceNoRev  == 0
 Full(t, r, l) ==
   LET Bit(n) == (t[5] \div n) % 2 = 1 IN
   [k |-> t[1], op |-> t[2], id |-> t[3], p |-> t[3], n |-> t[4], client |-> t[6], began |-> t[7],
-   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), nobody |-> Bit(8), stays |-> Bit(16), unheld |-> Bit(32), majorly |-> Bit(64), lingers |-> Bit(128),
-   sharable |-> Bit(256), dated |-> Bit(512), spots |-> l[1], whole |-> l[2], out |-> l[3], joins |-> l[4],
+   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), nobody |-> Bit(8), stays |-> Bit(16), unheld |-> Bit(32), majorly |-> Bit(64),
+   sharable |-> Bit(128), dated |-> Bit(256), spots |-> l[1], whole |-> l[2], out |-> l[3], joins |-> l[4],
    mode |-> r[8], permits |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
    drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17]]
 Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0>>
@@ -73,11 +71,9 @@ LetsGo    == {"release", "leave", "min-hold"}
 InNobody  == {"note", "look", "delete"}      \* about no attempt
 
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
-          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1,
-          client |-> -1, lingers |-> FALSE, hears |-> -1, asked |-> 0, uses |-> 0, open |-> FALSE]
+          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1]
 Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, line |-> <<>>, permits |-> 0, lasts |-> [i \in Ids |-> 0]]
 Clients == 0..9
-Never   == 2000000000
 
 TraceInit ==
   /\ trace \in 1..Len(Traces) /\ at = 1
@@ -87,7 +83,7 @@ TraceInit ==
   /\ net = {} /\ proc = [p \in Procs |-> Fresh]
   /\ seen = [c \in Clients |-> {}]
   /\ settled = {} /\ drawn = <<>> /\ last = 0
-  /\ looks = {} /\ hears = [c \in Clients |-> -1] /\ tokens = [all |-> 0, exclusive |-> 0]
+  /\ looks = {} /\ tokens = [all |-> 0, exclusive |-> 0]
 
 Of(p, r) == proc' = [proc EXCEPT ![p] = r]
 
@@ -103,11 +99,6 @@ LetGoAt(s, latest) == s.h.barred /\ proc[s.id].told >= 0 /\ s.h.end <= latest
 MayDropAt(c, x, told, latest) ==
   \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
                             /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest) \/ LetGoAt(s, latest)
-
-\* A hand-over takes what its client kept.
-Claims1(c, r) == proc' = [q \in Procs |-> IF q = c.p THEN r
-                                        ELSE IF c.op = "transfer" /\ q = c.from /\ proc[q].phase = "kept" THEN [proc[q] EXCEPT !.phase = "letting go"]
-                                        ELSE proc[q]]
 
 \* What is offered to a claim it takes by its place in line: an exclusive one that is the first, or comes after one that it passes.
 TakesOffer(c) == \/ c.op = "swap" /\ c.unheld /\ \E x \in c.spots : x[1] = 0
@@ -126,32 +117,29 @@ SendClaim(c, told, shown) ==
           /\ Need(\/ proc[c.from].told >= 0
                   \/ proc[c.from].phase = "won", \* its caller gave up: nobody was given it
                   "the lease that it hands over is not over yet")
-  /\ Claims1(c, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from,
-                       !.client = c.client, !.lingers = c.lingers, !.hears = IF a.phase = "idle" THEN hears[c.client] ELSE @])
+  /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from])
 
 \* The lease was in hand when its client began with the renewal. The driver may hold that back, while it knows of no primary; and
 \* one that was answered, but left too little, is repeated once in the same call (again is when that one began).
 SendRenew(c) ==
   LET a == proc[c.p] IN
   /\ Need(\/ a.phase \in {"has", "won"} /\ a.told < 0
-          \/ a.phase = "kept"
           \/ a.told >= c.began
           \/ a.again >= 0 /\ a.told >= a.again, "it renews a lease that is not in hand")
   /\ Need(c.earlier, "it does not ask for an earlier beat")
   /\ Need(c.beat > a.beat, "its beat is not greater than all before")
-  /\ Of(c.p, [a EXCEPT !.beat = c.beat, !.again = -1, !.open = TRUE])
+  /\ Of(c.p, [a EXCEPT !.beat = c.beat, !.again = -1])
 
 \* By the user at any time, for that says that the work has stopped; by the engine a margin after it said that the lease
-\* is over, or if nobody was given it. What its client keeps, which is nobody's, at any time too, and soon if somebody waits.
+\* is over, or if nobody was given it.
 SendLetGo(c) ==
   LET a == proc[c.p] IN
   /\ Need(c.p # 0, "it names no holder")
   /\ Need(c.op = "release" => (c.stays \/ c.nobody), "it removes a document and does not ask who is in line")
   /\ Need(\/ a.phase \notin {"has", "over"}
           \/ a.phase = "over" /\ now' >= a.told + Margin, "the work under it has had no margin to stop")
-  /\ Need(a.phase \in {"letting go", "kept"} => a.told >= 0, "the lease is not over yet for its holder")
-  /\ Need((a.phase = "kept" /\ a.asked > 0) => now' <= a.asked, "it was kept for nobody while somebody waited")
-  /\ Of(c.p, [a EXCEPT !.left = @ \/ c.op = "leave", !.phase = IF @ = "kept" THEN "letting go" ELSE @])
+  /\ Need(a.phase = "letting go" => a.told >= 0, "the lease is not over yet for its holder")
+  /\ Of(c.p, [a EXCEPT !.left = @ \/ c.op = "leave"])
 
 \* A claim that the driver never sent, as it found no server, is cleaned up all the same.
 SendUndo(c) ==
@@ -173,7 +161,7 @@ Send1(k, told, shown) ==
        [] c.op \in Undoes -> SendUndo(c)
        [] c.op = "delete" -> Need(c.unheld /\ c.nobody, "it does not ask that nobody holds the key, and nobody waits") /\ UNCHANGED proc
        [] OTHER -> UNCHANGED proc
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
 
 -----------------------------------------------------------------------------
 (* What a primary makes of it. *)
@@ -262,7 +250,7 @@ Run(k, term, hit, clock, o) ==
             [] c.op \in Undoes -> Of(c.p, [a EXCEPT !.found = TRUE])
             [] OTHER -> UNCHANGED proc
   /\ looks' = IF c.op \in {"look", "note"} THEN looks \cup {[k |-> k, saw |-> Sights(IF c.majorly THEN safe ELSE after)]} ELSE looks
-  /\ UNCHANGED <<election, safe, seen, last, hears, tokens>>
+  /\ UNCHANGED <<election, safe, seen, last, tokens>>
 
 \* Renewals count once a majority has them, if the lease is still trusted then.
 Trusted(p) ==
@@ -274,8 +262,8 @@ CommitAll(left) ==
   /\ Need(left <= Len(tail), "a majority has lost what it had")
   /\ safe' = IF left < Len(tail) THEN tail[Len(tail) - left] ELSE safe
   /\ tail' = SubSeq(tail, Len(tail) - left + 1, Len(tail))
-  /\ proc' = [p \in Procs |-> IF proc[p].phase \in {"won", "has", "kept"} THEN Trusted(p) ELSE proc[p]]
-  /\ UNCHANGED <<election, doc, refuses, seen, settled, drawn, last, past, looks, hears, tokens>>
+  /\ proc' = [p \in Procs |-> IF proc[p].phase \in {"won", "has"} THEN Trusted(p) ELSE proc[p]]
+  /\ UNCHANGED <<election, doc, refuses, seen, settled, drawn, last, past, looks, tokens>>
 
 ElectOne(term, lost) ==
   /\ Need(lost <= Len(tail), "an election has lost what a majority had")
@@ -283,7 +271,7 @@ ElectOne(term, lost) ==
   /\ doc' = IF lost = 0 THEN doc ELSE IF lost < Len(tail) THEN tail[Len(tail) - lost] ELSE safe
   /\ tail' = SubSeq(tail, 1, Len(tail) - lost)
   /\ refuses' = [i \in Ids |-> 0] /\ settled' = {}
-  /\ UNCHANGED <<safe, proc, seen, drawn, last, looks, hears, tokens>>
+  /\ UNCHANGED <<safe, proc, seen, drawn, last, looks, tokens>>
 
 -----------------------------------------------------------------------------
 (* What comes back. *)
@@ -307,10 +295,10 @@ Answer(k, hit, took) ==
                  /\ Need(hit => (safe.txn[c.id] >= c.n \/ ~c.inside), "it is answered before a majority has it")
                  /\ Of(c.p, [a EXCEPT !.phase = IF hit THEN "won" ELSE "held", !.twin = Numbered /\ ~hit /\ took > Slow])
             [] (c.op = "note" /\ c.inside) -> Of(c.p, [a EXCEPT !.twin = FALSE])
-            [] (c.op = "renew" /\ hit) -> Of(c.p, [a EXCEPT !.again = c.began, !.open = @ /\ c.beat < a.beat])
+            [] (c.op = "renew" /\ hit) -> Of(c.p, [a EXCEPT !.again = c.began])
             [] OTHER -> UNCHANGED proc
   /\ settled' = IF c.op \in Undoes /\ (hit \/ (Numbered /\ c.inside)) THEN (settled \cup {c.id}) \cup ({c.old} \cap Ids) ELSE settled
-  /\ UNCHANGED <<election, doc, safe, refuses, drawn, last, tail, past, hears, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, drawn, last, tail, past, tokens>>
 
 Has(p, token, resumed) ==
   LET a == proc[p]  trust == a.bound - Margin
@@ -325,44 +313,19 @@ Has(p, token, resumed) ==
      THEN /\ drawn' = SubSeq(drawn, Max(1, Place(p)), Len(drawn))
           /\ last' = p
      ELSE UNCHANGED <<drawn, last>>
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, tail, past, looks, hears>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, tail, past, looks>>
 
 Told(p) ==
   LET a == proc[p] IN
   /\ Need(a.phase = "has" => now' <= a.trust + Margin, "its holder is told when others may have the key already")
   /\ Of(p, [a EXCEPT !.phase = IF @ = "has" THEN "over" ELSE @, !.told = now'])
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
 
-\* released: without a ticket. The key of a lease that lingers may be kept then, unless its client has heard that somebody waits.
-UserLetsGo(p, released) ==
+UserLetsGo(p) ==
   LET a == proc[p] IN
   /\ Need(a.phase = "has" => now' <= a.trust + Margin, "its holder was not told, and others may have the key already")
-  /\ Of(p, [a EXCEPT !.phase = IF released /\ a.lingers /\ @ \in {"has", "kept"} /\ a.asked = 0 THEN "kept" ELSE "letting go"])
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
-
-\* §4.9: a grant of what its client keeps is no step of the database. It is no renewal either: the deadline stays.
-GivenAgain(p, token) ==
-  LET a == proc[p] IN
-  /\ Need(a.phase = "kept", "its client does not keep the key")
-  /\ Need(now' < a.trust, "the holder that its client keeps is not trusted any more")
-  /\ Need(~a.open, "a renewal of the holder is not answered")
-  /\ Need(a.asked = 0, "somebody waits, and its client has heard of that")
-  /\ Need(a.hears >= 0 /\ a.hears = hears[a.client], "its client has not heard of all who wait since it claimed the key")
-  /\ Need(a.uses < Spare, "no token is left for it")
-  /\ Need(token > tokens.all, "its token is not greater than those before")
-  /\ Of(p, [a EXCEPT !.phase = "has", !.told = -1, !.uses = @ + 1])
-  /\ tokens' = [all |-> token, exclusive |-> token]
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears>>
-
-Feed(client, since) ==
-  /\ hears' = [hears EXCEPT ![client] = since]
-  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, tokens>>
-
-\* A client hears that somebody waits. free: nothing keeps it from freeing the key.
-Asked(client, free) ==
-  /\ proc' = [p \in Procs |-> IF proc[p].client = client /\ proc[p].lingers /\ proc[p].asked = 0
-                              THEN [proc[p] EXCEPT !.asked = IF free THEN now' + Soon ELSE Never] ELSE proc[p]]
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
+  /\ Of(p, [a EXCEPT !.phase = "letting go"])
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
 
 \* §4.6: what was claimed and not answered, or refused so slowly that it may have a twin, is cleaned up, until that is
 \* settled: without numbers, until a clean-up has found it or it has run out. free: nothing kept its client from that.
@@ -373,7 +336,6 @@ Forget(p, free) ==
   IN
   /\ Need(free => a.phase # "claiming", "an attempt of unknown outcome was not cleaned up")
   /\ Need(free => ~(a.phase = "held" /\ a.twin), "a slow refusal was not cleaned up")
-  /\ Need((a.phase = "kept" /\ a.asked > 0) => now' <= a.asked, "it was kept for nobody while somebody waited")
   /\ Need((free /\ ~Numbered /\ a.phase = "cleaning" /\ ~a.found) => a.undone >= a.sent + TTL - Slow * 6, "a clean-up that found nothing was not repeated")
   /\ Of(p, Fresh)
   /\ doc' = Less(doc) /\ safe' = Less(safe) /\ past' = Less(past)
@@ -383,11 +345,11 @@ Forget(p, free) ==
   /\ settled' = settled \ {p}
   /\ drawn' = SelectSeq(drawn, LAMBDA i : i # p)
   /\ last' = IF last = p THEN 0 ELSE last
-  /\ UNCHANGED <<election, looks, hears, tokens>>
+  /\ UNCHANGED <<election, looks, tokens>>
 
 Over ==
   /\ PrintT(<<"allowed", trace, at>>)
-  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, tokens>>
 
 -----------------------------------------------------------------------------
 Do(e) ==
@@ -398,11 +360,7 @@ Do(e) ==
     [] e[2] = "elect"   -> ElectOne(e[3], e[4])
     [] e[2] = "has"     -> Has(e[3], e[4], e[5])
     [] e[2] = "told"    -> Told(e[3])
-    [] e[2] = "lets go" -> UserLetsGo(e[3], e[4])
-    [] e[2] = "again"   -> GivenAgain(e[3], e[4])
-    [] e[2] = "asked"   -> Asked(e[3], e[4])
-    [] e[2] = "hears"   -> Feed(e[3], now')
-    [] e[2] = "deaf"    -> Feed(e[3], -1)
+    [] e[2] = "lets go" -> UserLetsGo(e[3])
     [] e[2] = "forget"  -> Forget(e[3], e[4])
     [] e[2] = "over"    -> Over
 

@@ -25,8 +25,8 @@ CONSTANTS Writers, Readers,  \* the processes that want the key
           Refreshes,  \* waiters ask now and then though nothing told them to
           Quits,      \* waiters may give up
           Besides,    \* a release may be announced before it is applied
-          Lingers,    \* those whose client keeps the key for a while after each use (§4.9)
-          Spare       \* how often it may give it out again; 0: without bound
+          Keeps,      \* those that use the key again and again, until they hear that it is wanted (§4.9)
+          Uses        \* how often they do so at most; 0: without bound
 
 VARIABLES
   key,     \* the record: holders, over (those of them who have run out), and the line
@@ -43,16 +43,16 @@ None    == -1
 Next1   == -2     \* in the place of a first one: a notice said that we come next
 
 \* What a process does: start, join, reply (it is on its way), wait, hold, leave (its release was announced), idle (the
-\* key is kept), undo, doubt (of its release), done, quit, dead.
+\* key is kept between two uses), undo, doubt (of its release), done, quit, dead.
 \* first: who was offered the key and comes before us; second: we are the next then; aged: a grace has passed since
 \* saw: the holders that refused us; told: it is our turn, as far as we know; hears: the cursor is open
-\* line: who waited when we were granted the key; wanted: somebody waits, as we know; uses: how often it was given out again
+\* line: who waited when we were granted the key; wanted: somebody waits, as we know; uses: how often it was used again
 Does(s) == [does |-> s, first |-> None, second |-> FALSE, aged |-> FALSE, saw |-> {}, told |-> FALSE, hears |-> FALSE,
             line |-> <<>>, wanted |-> FALSE, uses |-> 0]
 
 Init ==
   /\ key = [holders |-> IF "holder" \in Dead THEN {0} ELSE {}, over |-> {}, line |-> IF "place" \in Dead THEN <<0>> ELSE <<>>]
-  /\ proc = [w \in Waiters \cup {0} |-> IF w = 0 THEN Does("dead") ELSE [Does("start") EXCEPT !.hears = w \in Lingers]]
+  /\ proc = [w \in Waiters \cup {0} |-> IF w = 0 THEN Does("dead") ELSE [Does("start") EXCEPT !.hears = w \in Keeps]]
   /\ news = {} /\ faults = Faults /\ stood = FALSE
 
 -----------------------------------------------------------------------------
@@ -84,7 +84,7 @@ Granted(w, pass) == [holders |-> Live(key) \cup {w}, over |-> {}, line |-> Witho
 \* Who is told after a change: those whose turn it is, and the next.
 Tell(k) == LET n == Offered(k) IN
   IF n = 0 THEN {} ELSE {<<"offer", k.line[i]>> : i \in 1..n} \cup {<<"next", k.line[i]>> : i \in {n + 1} \cap (1..Len(k.line))}
-Ask4It  == {<<"wanted", h>> : h \in Live(key) \cap Lingers}
+Ask4It  == {<<"wanted", h>> : h \in Live(key) \cap Keeps}
 Send(S) == news' = IF Feed THEN news \cup {n \in S : proc[n[2]].does # "dead"} ELSE {}
 
 -----------------------------------------------------------------------------
@@ -166,12 +166,12 @@ Hear(n) ==
 -----------------------------------------------------------------------------
 (* A holder. *)
 
-MayKeep(w) == w \in Lingers /\ proc[w].hears /\ ~proc[w].wanted /\ (Spare = 0 \/ proc[w].uses < Spare)
+MayKeep(w) == w \in Keeps /\ ~proc[w].wanted /\ (Uses = 0 \/ proc[w].uses < Uses)
 
-\* A key that is kept is given out again, or a timer frees it.
+\* A key that is kept is used again, or a timer frees it.
 Keep(w)  == proc[w].does = "hold" /\ MayKeep(w) /\ Set(w, [proc[w] EXCEPT !.does = "idle"]) /\ UNCHANGED <<key, news>>
 Again(w) == /\ proc[w].does = "idle" /\ MayKeep(w) /\ UNCHANGED <<key, news>>
-            /\ Set(w, [proc[w] EXCEPT !.does = "hold", !.uses = IF Spare = 0 THEN 0 ELSE @ + 1])
+            /\ Set(w, [proc[w] EXCEPT !.does = "hold", !.uses = IF Uses = 0 THEN 0 ELSE @ + 1])
 
 \* Beside the release: those who were in line at the grant are told.
 Beside(w) == Tell([key EXCEPT !.holders = {}, !.over = {}, !.line = proc[w].line])

@@ -202,32 +202,10 @@ func (m *memory) wasUndone(id string) bool {
 // tokenEpoch is 2020-01-01: with it tokens are positive until 2088.
 const tokenEpoch = 1577836800
 
-// A token has the seconds in its upper half. The lower half says where in a second's log the
-// grant stands: up to the 16,777,216th entry as a multiple of 128, which leaves room for tokens
-// that a client grants itself, and from there on without that room. A server's increment has 31
-// bits.
-const (
-	tokenRoom    = 7 // bits
-	roomyEntries = 1 << 24
-)
-
 // Token returns a token for the operationTime of a grant, so that tokens are ordered as the
-// server's log is. The operationTime of a claim's reply is not older than the write itself,
+// server's log is: the seconds in its upper half, the place in the log of that second in its lower
+// half. The operationTime of a claim's reply is not older than the write itself,
 // which was logged after it had passed the index on _id. The next claim of the key is logged
 // after the end of this hold, which is after the reply. A stamp that the update itself puts in
 // the document would not do: it stays the same while an insert waits (docs/internals/design.md §4.7).
-func Token(t bson.Timestamp) int64 {
-	place := int64(t.I) << tokenRoom
-	if t.I >= roomyEntries {
-		place = roomyEntries<<tokenRoom + int64(t.I) - roomyEntries
-	}
-	return (int64(t.T)-tokenEpoch)<<32 + place
-}
-
-// Spare returns how many tokens lie between a grant's token and that of any later grant.
-func Spare(t bson.Timestamp) int {
-	if t.I >= roomyEntries {
-		return 0
-	}
-	return 1<<tokenRoom - 1
-}
+func Token(t bson.Timestamp) int64 { return (int64(t.T)-tokenEpoch)<<32 + int64(t.I) }

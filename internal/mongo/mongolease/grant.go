@@ -37,9 +37,6 @@ func (s *Steps[R, X]) grant(ctx context.Context, c *Claim, image Image[R], t Ten
 		Since: t.Since,
 		Line:  Places(image.Record.Waiters()),
 	}
-	if c.Lingers != "" && c.Mode == store.Exclusive {
-		g.Spare = mongobase.Spare(stamp)
-	}
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g, at, image.Sent)
 	}

@@ -20,7 +20,6 @@ const (
 	FieldEpoch    = "epoch"
 	FieldBroken   = "broken"
 	FieldReleased = "released"
-	FieldLingers  = "lingers"
 	FieldYields   = "yields"
 	FieldWeight   = "weight" // of permits, if it is not 1
 )
@@ -95,9 +94,6 @@ func (c *Claim) Holder(t Tenure) bson.D {
 		{Key: FieldBeat, Value: t.Beat},
 		{Key: FieldEpoch, Value: t.By.Epoch},
 	}
-	if c.Lingers != "" {
-		holder = append(holder, bson.E{Key: FieldLingers, Value: c.Lingers})
-	}
 	if c.Yields != "" {
 		holder = append(holder, bson.E{Key: FieldYields, Value: c.Yields})
 	}
@@ -169,8 +165,6 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.IsBroken = true
 	case FieldReleased:
 		h.Released = true
-	case FieldLingers:
-		h.Lingers, _ = v.StringValueOK()
 	case FieldYields:
 		h.Yields, _ = v.StringValueOK()
 	case FieldWeight:

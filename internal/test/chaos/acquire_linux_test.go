@@ -18,14 +18,13 @@ import (
 )
 
 // The keys that the workers lock: two that are only ever held exclusively, one of readers and
-// writers, one of permits, one that lingers, and a document that is locked itself.
-var allKeys = []string{"alpha", "beta", readers, permits, kept, document}
+// writers, one of permits, and a document that is locked itself.
+var allKeys = []string{"alpha", "beta", readers, permits, document}
 
 const (
 	readers     = "gamma"
 	permits     = "delta"
 	permitLimit = 2
-	kept        = "epsilon"
 	document    = "document"
 )
 
@@ -56,10 +55,6 @@ func (w *worker) acquireSomething() {
 	switch key := w.Keys[rand.N(len(w.Keys))]; {
 	case key == document:
 		w.useDocument()
-	case key == kept:
-		if rand.N(3) == 0 { // seldom, or there would always be a waiter for it
-			w.useAgain()
-		}
 	case key == readers && rand.N(10) < 7:
 		w.useShared(key, history.Mode{Shared: true})
 	case key == permits && rand.N(10) < 8:
@@ -162,31 +157,6 @@ func (w *worker) takeMany(client *mongolock.Client) {
 		all.Go(func() { _, _ = client.TryAcquire(ctx, fmt.Sprintf("of %d, %d of %d", w.Client, i, w.closed.Load())) })
 	}
 	all.Wait()
-}
-
-// useAgain takes a key several times, which its process keeps in between unless others wait.
-func (w *worker) useAgain() {
-	for range 2 + rand.N(6) {
-		e, ctx, cancel := w.call(history.Event{Key: kept})
-		e.Note = lingering
-		var l *mongolock.Lease
-		var err error
-		if rand.N(4) == 0 {
-			l, err = w.client.TryAcquire(ctx, kept, mongolock.Linger(w.TTL), mongolock.FreeIdle())
-		} else {
-			l, err = w.client.Acquire(ctx, kept, mongolock.Linger(w.TTL/2+rand.N(w.TTL)))
-		}
-		cancel()
-		h := w.answer(e, l, err)
-		if h == nil {
-			return
-		}
-		h.write = w.writeRegister(h)
-		if rand.N(2) == 0 {
-			w.hold(*h)
-		}
-		w.release(h.lease.Release, *h)
-	}
 }
 
 // acquire calls Acquire or TryAcquire, with one option or another.
@@ -315,7 +285,6 @@ func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireO
 // The notes of what a run must show.
 const (
 	together      = "together"       // a grant by AcquireAll
-	lingering     = "lingering"      // a grant of a key that lingers after it
 	closing       = "closing"        // a grant to a client that is closed while it holds the key
 	closingMany   = "closing many"   // the same, to a client with many leases
 	inTransaction = "in transaction" // a write

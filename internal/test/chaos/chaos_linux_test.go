@@ -95,10 +95,7 @@ func savesInTransaction(events []history.Event) (n int) {
 }
 
 // The ways in which workers come by a lease.
-var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document", "to a client that is closed", "to one with many leases", "of a key that lingered"}
-
-// grantsInToken are the bits of a token that count the grants which a client gave out by itself.
-const grantsInToken = 1<<7 - 1
+var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document", "to a client that is closed", "to one with many leases"}
 
 func grantsByWay(events []history.Event) map[string]int {
 	n := map[string]int{}
@@ -107,8 +104,6 @@ func grantsByWay(events []history.Event) map[string]int {
 		case e.Kind != history.Granted:
 		case e.Note == together:
 			n[ways[3]]++
-		case e.Note == lingering && e.Token&grantsInToken > 0:
-			n[ways[7]]++
 		case e.Note == closing:
 			n[ways[5]]++
 		case e.Note == closingMany:

@@ -11,7 +11,7 @@ import (
 func (h *History) Check() []Violation {
 	var all []Violation
 	for _, check := range []func(*History) []Violation{
-		exclusion, permits, tokens, register, collateral, returned, inLine, outlived, ghosts, answered, served, keptIdle, linearizable,
+		exclusion, permits, tokens, register, collateral, returned, inLine, outlived, ghosts, answered, served, linearizable,
 	} {
 		all = append(all, check(h)...)
 	}
@@ -108,7 +108,7 @@ func collateral(h *History) (found []Violation) {
 		if e.Kind != Dropped && e.Kind != Shortened {
 			continue
 		}
-		l := h.inHand(leases[e.ID], e.At)
+		l := leases[e.ID]
 		left := l.letGo
 		if at, is := failed[e.ID]; is && l.granted == never {
 			left = at

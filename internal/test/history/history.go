@@ -109,7 +109,6 @@ const (
 	Broken   = "broken"             // of a holder dropped: an operator had marked it
 	Swept    = "swept"              // of a holder dropped: by the TTL index
 	Failover = "failover"           // of trouble: the primary changed, or forgot its sessions
-	Lingers  = "lingers"            // of a holder applied: its client may keep the key between grants of its own
 	Late     = "refused before"     // of a holder applied: of a claim for one of several keys, whose other send was refused quickly
 	Stopped  = "clock stands still" // of trouble: a client's monotonic clock
 )

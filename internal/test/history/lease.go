@@ -2,9 +2,7 @@ package history
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -18,7 +16,6 @@ type lease struct {
 	resumed bool
 	mode    Mode
 	note    string
-	lingers bool
 
 	applied, granted, told, letGo, dropped, until time.Duration // never if it did not happen
 	looked                                        time.Duration // the last look that said it is held
@@ -56,7 +53,7 @@ func (h *History) leases() []*lease {
 		case Applied:
 			l := of(e)
 			l.applied = min(l.applied, e.At)
-			l.until, l.lingers = e.Until, e.Note == Lingers
+			l.until = e.Until
 		case Extended, Shortened:
 			of(e).until = e.Until
 		case Dropped:
@@ -92,37 +89,6 @@ func (h *History) byKey() map[string][]*lease {
 		slices.SortStableFunc(list, func(a, b *lease) int { return cmp.Compare(a.starts(), b.starts()) })
 	}
 	return keys
-}
-
-// localMark stands between the ID of a holder and the token of a grant that its client gave out itself.
-const localMark = "+"
-
-// Local names a grant that a client gave out itself, while it kept the key of the holder of that ID.
-func Local(id string, token int64) string { return fmt.Sprint(id, localMark, token) }
-
-// HolderOf is the ID of the holder that a grant came of, and whether its client gave it out itself.
-func HolderOf(grant string) (id string, local bool) {
-	id, _, local = strings.Cut(grant, localMark)
-	return id, local
-}
-
-func holderOf(id string) string {
-	id, _, _ = strings.Cut(id, localMark)
-	return id
-}
-
-// inHand returns which lease of a holder was the last to be granted by then, of those that
-// its client gave out itself while it kept the key.
-func (h *History) inHand(holder *lease, at time.Duration) *lease {
-	if !holder.lingers {
-		return holder
-	}
-	for _, l := range h.leases() {
-		if l.id != holder.id && holderOf(l.id) == holder.id && l.granted <= at && l.granted > holder.granted {
-			holder = &lease{id: holder.id, key: l.key, client: l.client, note: l.note, applied: l.granted, granted: l.granted, told: l.told, letGo: l.letGo}
-		}
-	}
-	return holder
 }
 
 // ends is when the holder believed its lease to be over.

@@ -55,11 +55,7 @@ func (h *History) operations() map[string][]porcupine.Operation {
 		case e.Kind == Granted:
 			add(e.Key, client, calls[e.Op].At, e.At, operation{kind: granted, id: e.ID, token: e.Token, mode: e.Mode, keepsToken: e.Note == Resumed})
 			if end := leases[e.ID].ends(); end != never {
-				after := max(end, e.At) + 1
-				if holder := leases[holderOf(e.ID)]; holder != nil && holder.lingers {
-					after-- // its client may have given it out again in the same instant
-				}
-				add(e.Key, -client, after, never, operation{kind: ended, id: e.ID, mode: e.Mode})
+				add(e.Key, -client, max(end, e.At)+1, never, operation{kind: ended, id: e.ID, mode: e.Mode})
 			}
 		case e.Kind == Failed && e.Note == Unknown && applied(e.Op):
 			addMaybe(calls[e.Op], client, fmt.Sprint("unknown-", e.Op))

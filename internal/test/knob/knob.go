@@ -136,13 +136,6 @@ var (
 	FileByWallClock bool
 	// FileBootIgnored takes the time since another start of the host for the time since this one.
 	FileBootIgnored bool
-	// LingerIgnoresWaiters keeps a released key though others wait for it.
-	LingerIgnoresWaiters bool
-	// LocalGrantRenews treats a local grant as a renewal, whatever the deadline of the lease
-	// that is kept.
-	LocalGrantRenews bool
-	// LocalTokenKept gives a local grant the token of the one before.
-	LocalTokenKept bool
 	// AnnouncedOnce announces a release beside its command and never after it.
 	AnnouncedOnce bool
 	// LaterKeysKept makes AcquireAll keep what it was granted after the first key that was refused.

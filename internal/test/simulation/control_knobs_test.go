@@ -23,35 +23,31 @@ type control struct {
 	settings simulation.Settings
 }
 
-// The seeds were found before leases lingered.
-var unkept = simulation.Settings{Margin: -1}
-
-// All clients keep keys.
-var lingering = simulation.Settings{Margin: -1, Linger: 1000}
+var usual = simulation.Settings{Margin: -1}
 
 var controls = []control{
 	{8, 5, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
-	{33, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, unkept},
-	{55, 0, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, unkept},
-	{2, 0, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, unkept},
-	{1, 0, "release without id", func(on bool) { knob.ReleaseByKey = on }, unkept},
-	{21, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, unkept},
-	{6, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, unkept},
-	{1, 1, "one id sent twice", func(on bool) { knob.OneID = on }, unkept},
-	{14, 29, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, unkept},
-	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, unkept},
-	{1, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, unkept},
-	{77, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, unkept},
-	{1053, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, unkept},
-	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, unkept},
-	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, unkept},
-	{628, 0, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, unkept},
-	{2, 2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, unkept},
-	{5, 8, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, unkept},
-	{7, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, unkept},
+	{33, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, usual},
+	{55, 0, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, usual},
+	{2, 0, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, usual},
+	{1, 0, "release without id", func(on bool) { knob.ReleaseByKey = on }, usual},
+	{21, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, usual},
+	{6, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, usual},
+	{1, 1, "one id sent twice", func(on bool) { knob.OneID = on }, usual},
+	{14, 29, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, usual},
+	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, usual},
+	{1, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, usual},
+	{77, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, usual},
+	{1053, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, usual},
+	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, usual},
+	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, usual},
+	{628, 0, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, usual},
+	{2, 2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, usual},
+	{5, 8, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, usual},
+	{7, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, usual},
 	{8, 0, "weights that are not counted", func(on bool) { knob.WeightIgnored = on }, simulation.Settings{Margin: -1, Mixed: 1000}},
 	{8, 0, "permits counted against the largest number", func(on bool) { knob.LargestLimit = on }, simulation.Settings{Margin: -1, Rolling: true}},
-	{66, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, unkept},
+	{66, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, usual},
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.
 	{1072, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
@@ -60,15 +56,13 @@ var controls = []control{
 	// A look has to be answered late, after a renewal under a clock that is behind.
 	{682, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
 	{51, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
-	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, unkept},
-	{2, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, unkept},
-	{337, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, unkept},
-	{8, 0, "a delete without rev", func(on bool) { knob.LastDeletesHeld = on }, unkept},
+	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, usual},
+	{2, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, usual},
+	{337, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, usual},
+	{8, 0, "a delete without rev", func(on bool) { knob.LastDeletesHeld = on }, usual},
 	{145, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
 	{1, 2, "what was granted after a refusal kept", func(on bool) { knob.LaterKeysKept = on }, simulation.Settings{Margin: -1, Several: true}},
-	{15, 97, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWaiters = on }, lingering},
-	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},
-	{23, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, unkept},
+	{23, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, usual},
 }
 
 var (

@@ -140,9 +140,6 @@ func (r *remote) holders(keys []string) (found map[string]memHolder, lines map[s
 		}
 		for _, h := range s.Holders {
 			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h), mode: s.Mode, weight: h.Weight}
-			if h.Lingers != "" {
-				m.note = history.Lingers
-			}
 			found[h.ID] = m
 		}
 	}

@@ -40,15 +40,10 @@ func (u *user) mix() bool {
 		m.Weight = u.weight(m.Limit)
 	}
 	switch {
-	case !m.Shared && d.chance(300):
-		opts = append(opts, mongolock.Linger(d.between(ttl/10, 3*ttl)))
 	case d.chance(300):
 		opts = append(opts, mongolock.MinHold(d.between(ttl/10, ttl)))
 	case d.chance(200):
 		opts = append(opts, mongolock.NoRenewal())
-	}
-	if try && d.chance(500) {
-		opts = append(opts, mongolock.FreeIdle())
 	}
 	if !m.Shared && d.chance(300) {
 		opts = append(opts, mongolock.Yielding())

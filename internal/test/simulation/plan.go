@@ -25,7 +25,6 @@ type faultPlan struct {
 	migrations  []migration
 	elections   bool // many, around one key
 	asking      bool // the key is held for long, and asked for again and again
-	linger      bool // most leases linger
 	crowd       bool // many processes wait for one key, for long
 	rolling     bool // all take permits of several numbers
 	mixed       bool // the options of most calls are a mixture
@@ -85,7 +84,6 @@ type span struct{ from, to time.Duration }
 func (w *world) makePlan(s Settings) faultPlan {
 	x := w.weather()
 	x.choose(w, s)
-	x.linger = w.rng("linger").chance(s.Linger)
 	x.rolling = s.Rolling
 	x.mixed, x.permits = s.Rolling || w.rng("mixture").chance(s.Mixed), 2
 	if x.mixed && w.rng("permits").chance(500) {
@@ -105,7 +103,7 @@ func (x *faultPlan) gather(d *rng) {
 		return
 	}
 	*x = faultPlan{
-		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, linger: x.linger, mixed: x.mixed, rolling: x.rolling, permits: x.permits,
+		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, mixed: x.mixed, rolling: x.rolling, permits: x.permits,
 		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
 	}
 }
@@ -163,6 +161,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d linger=%t crowd=%t mixed=%t deaths=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.linger, x.crowd, x.mixed, x.deaths, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d crowd=%t mixed=%t deaths=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.crowd, x.mixed, x.deaths, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

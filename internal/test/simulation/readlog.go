@@ -96,9 +96,6 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 			}
 			r.written(h.Key, nil, h.Value.(bson.D), by)
 			applied := event(history.Applied, h.Key, expiry(h.Value))
-			if lookup(h.Value.(bson.D), "lingers") != nil {
-				applied.Note = history.Lingers
-			}
 			if at, refused := r.refused[by.write]; refused && at < by.at {
 				applied.Note = history.Late
 			}

@@ -64,9 +64,6 @@ func (s Settings) Flags() (flags string) {
 	if s.Several {
 		flags += " -sim.several"
 	}
-	if s.Linger > 0 {
-		flags += fmt.Sprint(" -sim.linger ", s.Linger)
-	}
 	flags += fmt.Sprint(" -sim.crowd ", s.Crowd, " -sim.mixed ", s.Mixed)
 	if s.Forward {
 		flags += " -sim.forward"

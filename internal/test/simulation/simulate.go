@@ -17,7 +17,6 @@ type Outcome struct {
 	Log      []byte
 	Faults   map[string]int // how often each fault was injected
 	Commands int
-	Local    int           // grants of keys that their clients kept
 	Long     time.Duration // in virtual time
 	Plan     string
 
@@ -47,7 +46,6 @@ type Settings struct {
 	Unfenced  bool // writes do not check the token
 	Several   bool // users take several keys together, again and again
 	AtOnce    bool // and give them back so, now and then
-	Linger    int  // in how many of a thousand histories clients keep keys that they released
 	Crowd     int  // in how many of a thousand histories many clients wait for one key
 	Mixed     int  // in how many of a thousand histories the options of most calls are a mixture
 }
@@ -241,7 +239,7 @@ func (w *world) outcome(s Settings) *Outcome {
 		w.readLog()
 	}
 	return &Outcome{
-		History: h, Log: w.text(), Faults: w.faults, Commands: w.sends, Local: w.local,
+		History: h, Log: w.text(), Faults: w.faults, Commands: w.sends,
 		Long: w.since(), Plan: w.plan.String(), stuck: w.stuck, Recording: w.describe(s.Late),
 	}
 }

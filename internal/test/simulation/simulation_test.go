@@ -41,14 +41,13 @@ var (
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
 	simRolling = flag.Bool("sim.rolling", false, "all take permits, of numbers that differ as while deploys roll, while primaries fail")
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
-	simLinger  = flag.Int("sim.linger", 300, "in how many of a thousand histories clients keep keys that they released")
 	simMixed   = flag.Int("sim.mixed", 300, "in how many of a thousand histories the options of most calls are a mixture")
 	simCrowd   = flag.Int("sim.crowd", 200, "in how many of a thousand histories many clients wait for one key")
 	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
-var plain = simulation.Settings{Margin: -1, Linger: 300, Crowd: 200, Mixed: 300}
+var plain = simulation.Settings{Margin: -1, Crowd: 200, Mixed: 300}
 
 // asked returns the settings that the flags ask for.
 func asked() simulation.Settings {
@@ -56,7 +55,7 @@ func asked() simulation.Settings {
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
 	s.Rolling = *simRolling
-	s.Linger, s.Crowd, s.Mixed = *simLinger, *simCrowd, *simMixed
+	s.Crowd, s.Mixed = *simCrowd, *simMixed
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
@@ -135,15 +134,14 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 
 // A summary counts what happened in some seeds.
 type summary struct {
-	seeds, commands, events, local int
-	long                           time.Duration
-	faults                         map[string]int
+	seeds, commands, events int
+	long                    time.Duration
+	faults                  map[string]int
 }
 
 func (s *summary) add(o *simulation.Outcome) {
 	s.seeds++
 	s.commands += o.Commands
-	s.local += o.Local
 	s.events += len(o.History.Events)
 	s.long += o.Long
 	for what, n := range o.Faults {
@@ -153,7 +151,7 @@ func (s *summary) add(o *simulation.Outcome) {
 
 func (s *summary) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seeds=%d commands=%d events=%d local=%d hours=%d", s.seeds, s.commands, s.events, s.local, int(s.long.Hours()))
+	fmt.Fprintf(&b, "seeds=%d commands=%d events=%d hours=%d", s.seeds, s.commands, s.events, int(s.long.Hours()))
 	names := make([]string, 0, len(s.faults))
 	for what := range s.faults {
 		names = append(names, what)
@@ -202,7 +200,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.rolling=", *simRolling), fmt.Sprint("-sim.linger=", *simLinger), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.rolling=", *simRolling), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)

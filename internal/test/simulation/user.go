@@ -95,23 +95,7 @@ func (u *user) step() {
 		opts = append(opts, mongolock.MinHold(u.rng.between(ttl/10, ttl)))
 	}
 	m, try := u.mode(key), how < 3 || u.p.world.plan.asking
-	if u.p.world.plan.linger && how != 6 && how != 8 {
-		opts = append(opts, u.linger(m, try)...)
-	}
 	u.acquire(key, m, try, patience, opts...)
-}
-
-// linger has most exclusive leases linger, and some who only try ask for what does. Its chance is
-// its own: without it a history stays what it was.
-func (u *user) linger(m history.Mode, try bool) (opts []mongolock.AcquireOption) {
-	ttl, d := u.p.world.plan.ttl, u.p.world.rng("linger "+u.name+" "+itoa(u.ops))
-	if !m.Shared && d.chance(800) {
-		opts = append(opts, mongolock.Linger(d.between(ttl/10, 3*ttl)))
-	}
-	if try && d.chance(500) {
-		opts = append(opts, mongolock.FreeIdle())
-	}
-	return opts
 }
 
 func (u *user) acquire(key string, m history.Mode, try bool, patience time.Duration, opts ...mongolock.AcquireOption) bool {
@@ -166,11 +150,6 @@ func (u *user) answered(call history.Event, l *mongolock.Lease, err error, given
 		return false
 	}
 	grant := call.Grant(l)
-	if grant.ID = w.grantOf(l); grant.ID != l.ID() {
-		w.mu.Lock()
-		w.local++
-		w.mu.Unlock()
-	}
 	w.note(grant)
 	u.watch.Go(func() {
 		<-l.Done()
@@ -244,7 +223,7 @@ func (u *user) released(l *mongolock.Lease, err error) {
 }
 
 func (u *user) note(kind history.Kind, l *mongolock.Lease, note string) {
-	u.p.world.note(history.Event{Kind: kind, Client: u.p.id, Key: l.Key(), ID: u.p.world.grantOf(l), Note: note})
+	u.p.world.note(history.Event{Kind: kind, Client: u.p.id, Key: l.Key(), ID: l.ID(), Note: note})
 }
 
 // write writes to the key's register, under the lease's token. Holders that share a key have
@@ -257,7 +236,7 @@ func (u *user) write(l *mongolock.Lease, m history.Mode) {
 	op := u.newOp()
 	ctx, cancel := context.WithTimeout(l.Context(u.ctx()), w.plan.ttl)
 	defer cancel()
-	e := history.Event{Kind: history.Writes, Client: u.p.id, Key: l.Key(), Op: op, ID: w.grantOf(l), Token: l.Token()}
+	e := history.Event{Kind: history.Writes, Client: u.p.id, Key: l.Key(), Op: op, ID: l.ID(), Token: l.Token()}
 	w.note(e)
 	change := bson.D{{Key: "op", Value: op}}
 	var err error
@@ -276,18 +255,6 @@ func (u *user) write(l *mongolock.Lease, m history.Mode) {
 		return
 	}
 	w.note(e)
-}
-
-// grantOf names the grant that a lease came of. The first of a holder has the ID of that; those
-// that its client gave out itself, while it kept the key, have their tokens besides.
-func (w *world) grantOf(l *mongolock.Lease) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if first, has := w.tokens[l.ID()]; has && first != l.Token() {
-		return history.Local(l.ID(), l.Token())
-	}
-	w.tokens[l.ID()] = l.Token()
-	return l.ID()
 }
 
 // newOp numbers this user's calls. Other users do not change its numbers.

@@ -36,11 +36,9 @@ type world struct {
 	refused map[string]time.Duration // when a claim of one of several keys was refused quickly, likewise
 	grants  map[string]int           // the call that a lease came of, by ID
 	allows  map[int]int              // how many permits a call allows
-	tokens  map[string]int64         // of the first lease of each holder, by ID
 	faults  map[string]int
 	trouble map[int]span // the last of each client, with some time to recover
 	sends   int
-	local   int // grants of keys that their clients kept
 	closed  bool
 	moved   time.Duration // when the first clock was stepped or the first primary failed
 	stuck   []history.Violation
@@ -61,7 +59,7 @@ type world struct {
 func newWorld(seed uint64, s Settings) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, refused: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, allows: map[int]int{}, tokens: map[string]int64{}, faults: map[string]int{}, trouble: map[int]span{},
+		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, refused: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, allows: map[int]int{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
 	w.plan, w.moved = w.makePlan(s), neverEnds
 	w.shards = []*cluster{newCluster(w, 0)}

@@ -11,7 +11,6 @@ var lockBound = bound{
 
 var (
 	renewing  = map[string]string{"Rows": `{"renew"}`, "TTL": "3"}
-	lingering = map[string]string{"Rows": `{"renew", "linger"}`, "TTL": "3"}
 	sharing   = map[string]string{"Modes": `{"exclusive", "shared"}`}
 	readers   = map[string]string{"Modes": `{"exclusive", "shared"}`, "Procs": "{p, q, r}", "MaxNow": "2"}
 	elections = map[string]string{"MaxElections": "2", "Skews": "{0, 3}", "MaxNow": "2"}
@@ -29,15 +28,6 @@ var lock = []check{
 	{name: "lock: MinHold, break", module: "Lock", large: true, set: map[string]string{"Rows": `{"min-hold", "break", "renew"}`}},
 	{name: "lock: handing over", module: "Lock", large: true, set: handing},
 	{name: "lock: the TTL index", module: "Lock", set: map[string]string{"Rows": `{"sweep"}`, "MaxElections": "2", "Skews": "{0, 3}", "MaxNow": "2", "Hour": "3"}},
-	{name: "lock: a key that lingers", module: "Lock", set: lingering},
-	{name: "lock: a key that lingers, given out while its renewal is under way", module: "Lock", set: lingering,
-		mutate: []mutation{{`proc[p].phase = "kept" /\ now < proc[p].trust
-  /\ Set(p, [proc[p] EXCEPT !.phase = "has"])`, `Kept(p) /\ now < proc[p].trust
-  /\ Set(p, [proc[p] EXCEPT !.phase = IF @ = "kept" THEN "has" ELSE "renewing"])`}}},
-	{name: "lock: mutant: a local grant counts as a renewal", module: "Lock", set: lingering, finds: "Exclusion",
-		mutate: []mutation{{`Set(p, [proc[p] EXCEPT !.phase = "has"])`, `Set(p, [proc[p] EXCEPT !.phase = "has", !.trust = now + TTL - Margin])`}}},
-	{name: "lock: mutant: a local grant after the release was sent", module: "Lock", set: lingering, finds: "NoCollateral",
-		mutate: []mutation{{`proc[p].phase = "kept" /\ now < proc[p].trust`, `proc[p].phase \in {"kept", "letting go"} /\ now < proc[p].trust`}}},
 	{name: "lock: mutant: the swap names no beat", module: "Lock", set: renewing, finds: "NoCollateral",
 		mutate: []mutation{{`d.rev = c.rev
                              /\ \A x \in c.drop : Holds(d, x.id) /\ d.holders[x.id].beat = x.beat

@@ -5,7 +5,7 @@ var waitingBound = bound{
 	properties: "Served Order",
 	values: map[string]string{
 		"Writers": "{1, 2}", "Readers": "{3}", "Dead": "{}", "Faults": "0", "Kinds": "{}", "Feed": "TRUE", "Refreshes": "FALSE",
-		"Quits": "FALSE", "Besides": "FALSE", "Lingers": "{}", "Spare": "0",
+		"Quits": "FALSE", "Besides": "FALSE", "Keeps": "{}", "Uses": "0",
 	},
 }
 
@@ -20,8 +20,8 @@ var (
 	quits   = map[string]string{"Quits": "TRUE"}
 	besides = map[string]string{"Besides": "TRUE"}
 	deaf    = map[string]string{"Feed": "FALSE", "Refreshes": "TRUE"}
-	keeps   = with(pair, map[string]string{"Lingers": "{1}"})
-	tokens  = with(with(keeps, deaf), map[string]string{"Spare": "2"})
+	keeps   = with(pair, map[string]string{"Keeps": "{1}"})
+	bounded = map[string]string{"Uses": "2"}
 )
 
 // fault allows one fault of a kind.
@@ -39,8 +39,9 @@ var waiting = []check{
 	{name: "waiting: no notice is heard, a slow one, an answer is lost", module: "Waiting", set: with(with(pair, deaf), with(place, fault(`"slow", "reply"`)))},
 	{name: "waiting: a notice is lost", module: "Waiting", set: with(map[string]string{"Refreshes": "TRUE"}, fault(`"notice"`))},
 	{name: "waiting: releases are announced beside", module: "Waiting", set: with(with(pair, holder), with(besides, fault(`"slow", "cursor"`)))},
-	{name: "waiting: a holder that lingers", module: "Waiting", set: with(keeps, fault(`"death", "cursor"`))},
-	{name: "waiting: a holder that lingers hears nothing, its tokens end", module: "Waiting", set: tokens},
+	{name: "waiting: a key that is kept", module: "Waiting", set: with(keeps, fault(`"death"`))},
+	{name: "waiting: a key that is kept for some uses, and a cursor breaks", module: "Waiting", set: with(with(keeps, bounded), fault(`"cursor"`))},
+	{name: "waiting: a key that is kept for some uses by one that hears nothing", module: "Waiting", set: with(with(keeps, deaf), bounded)},
 	{name: "waiting: an answer is lost among three", module: "Waiting", large: true, set: with(quits, fault(`"reply"`))},
 	{name: "waiting: a failover among three", module: "Waiting", large: true, set: with(quits, fault(`"election"`))},
 	{name: "waiting: two faults of any kind", module: "Waiting", large: true,
@@ -87,13 +88,12 @@ var waiting = []check{
 		mutate: []mutation{{` \/ (@ /\ Announced), !.first`, `, !.first`}}},
 	{name: "waiting: mutant: one read after a cursor was opened", module: "Waiting", set: with(pair, with(holder, besides)), finds: "Served",
 		mutate: []mutation{{`!.hears = TRUE, !.told = @ \/ Announced`, `!.hears = TRUE`}}},
-	{name: "waiting: mutant: notices are not heard, and tokens without end", module: "Waiting", finds: "Served", set: with(tokens, map[string]string{"Spare": "0"})},
-	{name: "waiting: mutant: kept though its client has heard of the waiter", module: "Waiting", finds: "Served", set: keeps,
-		mutate: []mutation{{` /\ ~proc[w].wanted /\ (Spare`, ` /\ (Spare`}}},
-	{name: "waiting: mutant: kept by a client that does not listen", module: "Waiting", finds: "Served", set: with(keeps, fault(`"cursor"`)),
-		mutate: []mutation{{`w \in Lingers /\ proc[w].hears /\ ~`, `w \in Lingers /\ ~`}}},
-	{name: "waiting: mutant: no holder that lingers is asked", module: "Waiting", finds: "Served", set: keeps,
-		mutate: []mutation{{`Ask4It  == {<<"wanted", h>> : h \in Live(key) \cap Lingers}`, `Ask4It  == {}`}}},
+	{name: "waiting: mutant: kept without end by one that hears nothing", module: "Waiting", finds: "Served", set: with(keeps, deaf)},
+	{name: "waiting: mutant: kept without end by one whose cursor breaks", module: "Waiting", finds: "Served", set: with(keeps, fault(`"cursor"`))},
+	{name: "waiting: mutant: kept though its holder has heard of the waiter", module: "Waiting", finds: "Served", set: keeps,
+		mutate: []mutation{{` /\ ~proc[w].wanted /\ (Uses`, ` /\ (Uses`}}},
+	{name: "waiting: mutant: no holder that keeps a key is asked", module: "Waiting", finds: "Served", set: keeps,
+		mutate: []mutation{{`Ask4It  == {<<"wanted", h>> : h \in Live(key) \cap Keeps}`, `Ask4It  == {}`}}},
 	{name: "waiting: mutant: nobody is told that its place was removed", module: "Waiting", large: true, set: with(three, holder), finds: "Served",
 		mutate: []mutation{{`Send(Tell(key') \cup {<<"offer", proc[w].first>>})`, `Send(Tell(key'))`}}},
 	{name: "waiting: mutant: an announcement is enough, whoever is in line by then", module: "Waiting", large: true, set: with(three, with(holder, with(besides, fault(`"death"`)))), finds: "Served",

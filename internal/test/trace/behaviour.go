@@ -189,11 +189,8 @@ type builder struct {
 	first    map[string]*sent // by session, number and statement
 	hellos   map[int][]hello  // by client
 	asked    map[*simulation.Command]time.Duration
-	claims   map[string]*sent  // the first of each ID
-	use      map[string]string // of a holder: which of its grants is the last
-	lingers  bool              // somebody may keep the key
-	cursors  map[int]int64     // by which a client reads the wake-ups
-	places   map[string]int    // in line
+	claims   map[string]*sent // the first of each ID
+	places   map[string]int   // in line
 }
 
 // A sent is an operation of a command that was sent.
@@ -221,7 +218,7 @@ func newBuilder(seed uint64, key string, r *simulation.Recording) *builder {
 		}),
 		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{},
 		commands: map[*simulation.Command][]*sent{}, first: map[string]*sent{}, hellos: map[int][]hello{},
-		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, use: map[string]string{}, cursors: map[int]int64{}, places: map[string]int{},
+		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, places: map[string]int{},
 	}
 }
 
@@ -278,7 +275,6 @@ func (b *builder) meetCommand(c *simulation.Command) {
 		if o.rev != 0 && !o.moves {
 			b.revs[o.rev] = s
 		}
-		b.lingers = b.lingers || o.lingers
 		b.beats = append(b.beats, o.beat)
 		for _, d := range o.drop {
 			b.beats = append(b.beats, d.beat)
@@ -328,7 +324,6 @@ const (
 	calls
 	letsGo
 	told
-	again
 	sends
 	last
 )

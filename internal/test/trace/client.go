@@ -32,9 +32,6 @@ func (b *builder) sends(s simulation.Step) {
 		b.asked[s.Command] = s.At
 		return
 	}
-	if isFeed(s.Command) && s.Command.Name == "find" && b.lingers {
-		b.step(s.At, first, fmt.Sprintf("client %d opens its feed again", s.Command.Client), `"deaf", %d`, s.Command.Client)
-	}
 	counted := false
 	for _, o := range b.commands[s.Command] {
 		if !counted {
@@ -155,7 +152,7 @@ const nothing = `, "", 0, 0, 0, 0, 0, 0, {}, 0, 0`
 
 // flags are the command's conditions, as bits.
 func (o *sent) flags() (bits int) {
-	for i, set := range []bool{o.inside, o.earlier, o.judged, o.line.nobody, o.stays, o.unheld, o.majorly, o.lingers, o.sharable, o.line.dated} {
+	for i, set := range []bool{o.inside, o.earlier, o.judged, o.line.nobody, o.stays, o.unheld, o.majorly, o.sharable, o.line.dated} {
 		if set {
 			bits |= 1 << i
 		}
@@ -182,12 +179,8 @@ func (b *builder) answers(s simulation.Step) {
 	if s.Command == nil {
 		return
 	}
-	switch {
-	case s.Command.Name == "hello":
+	if s.Command.Name == "hello" {
 		b.hears(s)
-		return
-	case isFeed(s.Command):
-		b.feeds(s)
 		return
 	}
 	refused := number(field(s.Reply, "code")) == 11000
@@ -216,28 +209,18 @@ func (b *builder) hears(s simulation.Step) {
 // notes is what a user of a lease sees and does.
 func (b *builder) notes(s simulation.Step) {
 	e := s.Event
-	id, local := history.HolderOf(e.ID)
-	p := b.ids[id]
+	p := b.ids[e.ID]
 	if e.Key != b.key || p == 0 {
 		return
 	}
 	who := fmt.Sprintf("client %d ", e.Client)
-	if e.Kind == history.Granted && (local || b.use[id] != "") {
-		b.use[id] = e.ID
-		b.step(s.At, again, fmt.Sprintf("%sgives out attempt %d once more", who, p), `"again", %s, %d`, b.attempt(id), rank(b.tokens, e.Token))
-		return
-	}
-	if use := b.use[id]; use != "" && use != e.ID {
-		return // of a use before this one: it has ended
-	}
 	switch e.Kind {
 	case history.Granted:
-		b.use[id] = e.ID
-		b.step(s.At, calls, fmt.Sprintf("%sis granted attempt %d", who, p), `"has", %s, %d, %s`, b.attempt(id), rank(b.tokens, e.Token), boolean(e.Note == history.Resumed))
+		b.step(s.At, calls, fmt.Sprintf("%sis granted attempt %d", who, p), `"has", %s, %d, %s`, b.attempt(e.ID), rank(b.tokens, e.Token), boolean(e.Note == history.Resumed))
 	case history.LetGo:
-		b.step(s.At, letsGo, fmt.Sprintf("%slets go of attempt %d", who, p), `"lets go", %s, %s`, b.attempt(id), boolean(e.Note == history.Released))
+		b.step(s.At, letsGo, fmt.Sprintf("%slets go of attempt %d", who, p), `"lets go", %s`, b.attempt(e.ID))
 	case history.Told:
-		b.step(s.At, told, fmt.Sprintf("%sis told that attempt %d is over", who, p), `"told", %s`, b.attempt(id))
+		b.step(s.At, told, fmt.Sprintf("%sis told that attempt %d is over", who, p), `"told", %s`, b.attempt(e.ID))
 	default:
 	}
 }

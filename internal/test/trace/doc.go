@@ -15,7 +15,6 @@
 //	behaviour.go  the steps of a key, and what all kinds of behaviours share
 //	server.go     what primaries make of commands, elections, majorities
 //	client.go     what clients send, are answered and see
-//	feed.go       what clients read of the wake-ups, who may keep a key that lingers
 //	place.go      attempts and locks that are over leave their place to others
 //	paths*.go     the same for the tree of clients of package pathlock: commands, steps, places
 //	documents.go  the same for documents of clients of package doclock

@@ -38,7 +38,6 @@ type operation struct {
 	unheld    bool          // it asks that nobody holds the key
 	sharable  bool          // it asks that nobody holds the key, or readers do
 	stays     bool          // it takes a holder out of a document that stays
-	lingers   bool          // its client may keep the key
 	majorly   bool          // it reads what a majority has
 
 	line standing
@@ -336,8 +335,6 @@ func (o *operation) of(w *writing, name string, v any) {
 		o.epoch, _ = v.(bson.ObjectID)
 	case "ttl":
 		o.lasts = number(v)
-	case "lingers":
-		o.lingers = true
 	case "released":
 		w.released = true
 	case "broken":

@@ -30,7 +30,6 @@ var (
 	procs     = flag.Int("trace.procs", 1, "how many TLC run at once")
 	elections = flag.Bool("trace.elections", false, "all but locks: many elections, and clocks far apart")
 	several   = flag.Bool("trace.several", false, "users take several keys together, again and again")
-	linger    = flag.Int("trace.linger", 200, "in how many of a thousand histories of locks clients keep keys that they released")
 	start     = flag.Uint64("trace.first", 1, "the first of them")
 )
 
@@ -96,7 +95,7 @@ func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
 }
 
 func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
-	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several, Linger: *linger})
+	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several})
 }
 
 func TestTheSpecificationAllowsEveryHistoryOfPathLocks(t *testing.T) {

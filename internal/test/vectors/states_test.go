@@ -59,12 +59,12 @@ func states() []state {
 			{"a claim whose reply was lost is cleaned up", func(s *fixture) { s.undo(first) }},
 			{"an operator breaks the lock", func(s *fixture) { s.ok(s.store.Break(s.ctx, ref(first), "it hangs", false)) }},
 		}},
-		{"lingering", "a key that is held, perhaps only until somebody asks for it", func(s *fixture) {
+		{"yielding", "a key whose holder wants to hear of those who wait", func(s *fixture) {
 			c := claim(first)
-			c.Lingers = listener.Address()
+			c.Yields = listener.Address()
 			s.acquire(c)
 		}, []step{
-			{"a claim that waits is refused, joins the line, and asks for the key", func(s *fixture) { s.asks(waiting(second, poller)) }},
+			{"a claim that waits is refused, joins the line, and tells the holder", func(s *fixture) { s.asks(waiting(second, poller)) }},
 		}},
 		{"broken", "a key whose holder an operator has broken", func(s *fixture) {
 			holding(s)
