@@ -43,9 +43,9 @@ func (s byHand) Purge(key string) error { return os.Remove(filepath.Join(s.dir, 
 func (s byHand) Foreign(key string) (intact func() error, err error) {
 	shapes := []string{
 		"", "\x00\x00\x00\x00", "not JSON", "{}", `{"mongolock":2,"key":"k"}`, `{"mongolock":"1","key":"k"}`,
-		`{"mongolock":1,"key":"another's","mode":"exclusive","limit":1,"at":"2020-01-01T00:00:00Z","holders":[]}`,
-		fmt.Sprintf(`{"mongolock":1,"key":%q,"mode":"exclusive","limit":1,"at":"2020-01-01T00:00:00Z","holders":[{}]}`, key),
-		fmt.Sprintf(`{"mongolock":1,"key":%q,"mode":"exclusive","limit":1,"holders":[{"id":"x","expi`, key), // cut off
+		`{"mongolock":1,"key":"another's","mode":"exclusive","at":"2020-01-01T00:00:00Z","holders":[]}`,
+		fmt.Sprintf(`{"mongolock":1,"key":%q,"mode":"exclusive","at":"2020-01-01T00:00:00Z","holders":[{}]}`, key),
+		fmt.Sprintf(`{"mongolock":1,"key":%q,"mode":"exclusive","holders":[{"id":"x","expi`, key), // cut off
 	}
 	file := filepath.Join(s.dir, hostfile.Name(key))
 	content := []byte(shapes[int(s.shape.Add(1)-1)%len(shapes)])

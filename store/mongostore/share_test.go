@@ -194,8 +194,9 @@ var shareRaces = []struct {
 		"a permit is granted by the number of its own claim", "LargestLimit",
 		func(f *fixture, _ *testserver.Line) string {
 			f.acquire(f.store, permitClaim("k", 4, time.Minute))
-			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 1, time.Minute)); err == nil {
-				return "two hold one permit"
+			f.acquire(f.store, permitClaim("k", 4, time.Minute))
+			if _, err := f.store.Acquire(f.ctx(), permitClaim("k", 2, time.Minute)); err == nil {
+				return "a third holds one of two permits"
 			}
 			return ""
 		},

@@ -58,7 +58,7 @@ func (w *worker) acquireSomething() {
 	case key == readers && rand.N(10) < 7:
 		w.useShared(key, history.Mode{Shared: true})
 	case key == permits && rand.N(10) < 8:
-		m := history.Mode{Shared: true, Limit: permitLimit}
+		m := history.Mode{Shared: true, Limit: permitLimit + rand.N(2)} // as while a deploy rolls
 		if rand.N(10) < 3 {
 			m.Weight = permitLimit
 		}
