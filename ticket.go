@@ -77,9 +77,9 @@ func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 
 // Resume takes over a lease that was ended by Detach, in any process. The new lease has the
 // same key and token, and an ID of its own. If two calls resume one ticket, one succeeds. The
-// other gets ErrLost, as does a call that comes after the TTL. The TTL is that of the old lease
-// unless an option sets it; the client's other defaults apply. If the outcome is unknown the
-// ticket may be tried again.
+// other gets ErrLost, as does a call that comes after the TTL (through a mongos: after another
+// process has had the key). The TTL is that of the old lease unless an option sets it; the client's
+// other defaults apply. If the outcome is unknown the ticket may be tried again.
 func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Lease, error) {
 	ticket, err := parseTicket(text)
 	if err != nil {

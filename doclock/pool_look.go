@@ -103,32 +103,12 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 	if len(marks) == 0 { // those that were seen before are remembered
 		return ids, over, full, nil
 	}
-	judged, err := base.Judge(ctx, string(p.filter)+string(p.sort), marks, sent, base.Clock.Now(), p.timeOf(ids, over))
+	judged, err := base.Judge(ctx, string(p.filter)+string(p.sort), marks, sent, base.Clock.Now())
 	ids = slices.DeleteFunc(ids, func(id bson.RawValue) bool {
 		h, held := over[text(id)]
 		return held && !judged[h.ID]
 	})
 	return ids, over, full, err
-}
-
-// drawnAtOnce is for how many documents a look asks their shards for the time.
-const drawnAtOnce = 16
-
-// timeOf draws the time of the shard that has a holder's document.
-func (p *pool) timeOf(ids []bson.RawValue, held holders) mongobase.Drawn {
-	asked := 0
-	return func(ctx context.Context, of mongobase.Mark) (at time.Time, err error) {
-		i := slices.IndexFunc(ids, func(id bson.RawValue) bool { return held[text(id)].ID == of.ID })
-		if asked++; i < 0 || asked > drawnAtOnce {
-			return at, nil // at the next look
-		}
-		filter := bson.D{{Key: "_id", Value: ids[i]}, {Key: p.store.lock.Path(mongolease.FieldBeat), Value: of.Beat}}
-		image, err := p.store.steps.Send(ctx, mongolease.Draw, p.store.base.Soft, filter, bson.D{p.store.lock.Timed()}, mongobase.After)
-		if err == nil {
-			at, _ = image.Record.Drawn()
-		}
-		return at, err
-	}
 }
 
 // overOn returns the holder of that document that is over, or nil if it has no holder.

@@ -49,7 +49,7 @@ func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *s
 		return j, nil
 	}
 	var err error
-	j.over, err = m.base.Judge(mongobase.Bare(ctx), j.about, marks, s.sent, s.seen, nil)
+	j.over, err = m.base.Judge(mongobase.Bare(ctx), j.about, marks, s.sent, s.seen)
 	return j, err
 }
 

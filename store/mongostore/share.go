@@ -77,7 +77,7 @@ func (s *Store) firstLook(ctx context.Context, c *claim) (image reply, err error
 // join makes the claim a holder beside those in the image, or refuses it because of what the
 // image shows. done is false if the document has changed since.
 func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant, done bool, err error) {
-	over, err := s.judging(ctx, c, &image)
+	over, err := s.steps.Judge(ctx, c.Claim, image)
 	if err != nil {
 		return g, true, c.Attempt.NotApplied(err)
 	}
@@ -129,19 +129,6 @@ func (s *Store) joinInLine(ctx context.Context, c *claim) (g store.Grant, done b
 
 func stands(s store.Status, p store.Place) bool {
 	return p != "" && slices.ContainsFunc(s.Line, func(w store.Waiter) bool { return w.Place == p })
-}
-
-// judging tells which holders in the image are over. Through a mongos only a write tells the
-// time: if the sample at hand is old, the image becomes that of the write.
-func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (over map[string]bool, err error) {
-	image, err := s.steps.Sample(ctx, c.Claim)
-	if err != nil {
-		return nil, err
-	}
-	if image.Found() {
-		*seen = image
-	}
-	return s.steps.Judge(ctx, c.Claim, *seen)
 }
 
 // mismatch refuses a claim that the present holders do not share the key with.

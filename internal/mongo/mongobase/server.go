@@ -46,6 +46,8 @@ func (b *Base) Kind() Kind {
 	return Kind{}
 }
 
+// ManyClocks reports whether each document may be on a shard with a clock of its own. Then no date
+// in a document ends a holder: it is over once it was silent for its TTL.
 func (b *Base) ManyClocks() bool { return b.Kind().Router && !b.Unsharded }
 
 func (b *Base) Known() (r mongoclock.Reading, known bool) {
@@ -85,15 +87,6 @@ func (b *Base) greet(ctx context.Context) error {
 }
 
 func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
-
-// BearingBy returns the basis of a write whose clock is that of one server time, drawn for a
-// command that was sent at sent and is answered by now.
-func (b *Base) BearingBy(server time.Time, sent mongoclock.Moment) Bearing {
-	by, clock := b.Bearing(), mongoclock.New(b.Clock.Now)
-	clock.Observe(server, sent)
-	by.Reading, _ = clock.Read()
-	return by
-}
 
 // Believes reports whether a server time, drawn for a command that was sent at sent and is
 // answered by now, may be of the clock that the command went by. If not, the machine slept

@@ -21,7 +21,6 @@ type Mark struct {
 	Epoch    bson.ObjectID // the election under which it was written, as its writer knew it
 	TTL      time.Duration
 	ExpireAt time.Time // by the clock of the primary that applied the write, or later
-	Released bool      // under MinHold: nobody trusts it any more
 }
 
 // LongPast is how long a holder must have run out by any primary's clock to be over, whatever
@@ -36,42 +35,24 @@ const LongPast = time.Minute
 //     past its end: an older hello's clock may have been stepped back before the holder was
 //     written; or
 //  2. if its beat has been the same for its whole TTL, by the clock of this process; or
-//  3. if it has been past its end for more than a minute by any primary's clock. Through a
-//     router that may be another shard's: there drawn decides, which tells the time of the
-//     shard that has the document; nil: this rule is not asked. There a holder that was released
-//     under MinHold is over at its end, without that minute: nobody trusts it, and a router
-//     tells no epoch.
+//  3. if it has been past its end for more than a minute by any primary's clock.
+//
+// Where each shard has a clock of its own, rule 2 alone counts.
 //
 // The command that drops a holder must name the beat that was seen: a renewal in between
 // then makes it miss. docs/internals/design.md §4.3 has the argument.
-func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment, drawn Drawn) (over map[string]bool, err error) {
+func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment) (over map[string]bool, err error) {
 	b.sights.saw(key, holders, seen)
 	now := b.Now()
 	over = make(map[string]bool, len(holders))
 	ask := false
-	var doubtful []Mark // past their end by a time that may be another shard's
 	for _, h := range holders {
-		past := h.LongPast(now.Earliest) || b.Kind().Router && h.LetGo(now.Earliest)
 		switch still := b.sights.still(key, h, now.At); {
-		case still >= mongoclock.Still(h.TTL), past && !b.ManyClocks():
+		case still >= mongoclock.Still(h.TTL), h.LongPast(now.Earliest) && !b.ManyClocks():
 			over[h.ID] = true
-		case past || b.ManyClocks() && h.Released:
-			doubtful = append(doubtful, h)
 		case !h.ExpireAt.After(now.Latest):
 			ask = true
 		}
-	}
-	if len(doubtful) > 0 && drawn != nil {
-		for _, h := range doubtful { // rule 3 by the clock of the shard that has the document
-			at, err := drawn(ctx, h)
-			if err != nil {
-				return over, err
-			}
-			if h.LongPast(at) || h.LetGo(at) {
-				over[h.ID] = true
-			}
-		}
-		return over, nil
 	}
 	if !ask || b.Kind().Router {
 		return over, nil
@@ -88,15 +69,8 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 	return over, nil
 }
 
-// Drawn returns the time of the shard that has a holder's document: it writes the time there.
-// It is zero if the document is gone.
-type Drawn func(ctx context.Context, of Mark) (time.Time, error)
-
 // LongPast reports whether a holder is over by rule 3 at that time.
 func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
-
-// LetGo reports whether a holder that was released under MinHold is past its end at that time.
-func (h Mark) LetGo(now time.Time) bool { return h.Released && !h.ExpireAt.After(now) }
 
 func (a answer) past(h Mark) bool {
 	return a.sure && h.Epoch == a.epoch && !h.ExpireAt.After(a.server)
@@ -110,13 +84,8 @@ func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
 	known := mongoclock.Ceil(now.Add(wait))
 	end := h.ExpireAt
 	switch {
-	case h.Released && b.Kind().Router:
-		if end.Before(now) { // by a clock that is not its own
-			return known
-		}
-		if !known.Before(end) {
-			return time.Time{}
-		}
+	case b.ManyClocks():
+		return known
 	case !by.Sure || h.Epoch != by.Epoch || b.Kind().Router:
 		end = end.Add(LongPast)
 	case !known.Before(end):
@@ -134,7 +103,7 @@ func (b *Base) Saw(key string, holders []Mark, at mongoclock.Moment) { b.sights.
 
 // JudgeAgain is Judge for the holders that the last look at a key showed. It returns those that
 // are over, as they were seen.
-func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []Mark, err error) {
+func (b *Base) JudgeAgain(ctx context.Context, key string) (over []Mark, err error) {
 	b.sights.mu.Lock()
 	last := b.sights.keys.All[key]
 	b.sights.mu.Unlock()
@@ -145,7 +114,7 @@ func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []
 	for _, id := range slices.Sorted(maps.Keys(last.holders)) {
 		holders = append(holders, last.holders[id].Mark)
 	}
-	which, err := b.Judge(ctx, key, holders, last.looked, last.looked, drawn)
+	which, err := b.Judge(ctx, key, holders, last.looked, last.looked)
 	for _, h := range holders {
 		if which[h.ID] {
 			over = append(over, h)

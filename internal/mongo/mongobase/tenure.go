@@ -23,9 +23,8 @@ type Tenure struct {
 var ErrNoTrace = errors.New("mongolock: the server's reply to a claim does not contain the claim")
 
 // Tenure returns what is written now for a holder that is to last ttl.
-func (b *Base) Tenure(ttl time.Duration) Tenure { return b.TenureBy(b.Bearing(), ttl) }
-
-func (b *Base) TenureBy(by Bearing, ttl time.Duration) Tenure {
+func (b *Base) Tenure(ttl time.Duration) Tenure {
+	by := b.Bearing()
 	t := Tenure{TTL: ttl, Beat: b.Beat(), By: by}
 	t.Since, t.Until = by.Expiry(ttl)
 	return t

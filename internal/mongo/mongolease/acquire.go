@@ -37,7 +37,7 @@ func (s *Steps[R, X]) Contest(ctx context.Context, c *Claim, image Image[R]) (st
 }
 
 func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
-	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen(), s.DrawnFor(c.Ref, image))
+	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen())
 }
 
 // Remaining is Status without the holders that are over.

@@ -154,16 +154,16 @@ func (b *Bulk[R, X]) Keep(release func(r store.Ref, t Tenure) (conditions []bson
 	if len(b.Kept) == 0 {
 		return
 	}
-	at, drawn, err := b.Steps.timesOf(b.Ctx, b.refs(b.Kept))
-	if err != nil {
-		b.fail(b.Kept, mongoerr.NotApplied(err))
-		return
-	}
 	terms := map[string]Tenure{}
-	for k, i := range b.Kept {
-		terms[b.Batch[i].ID] = b.Steps.tenureBy(at[k], drawn, b.rest[i])
+	for _, i := range b.Kept {
+		terms[b.Batch[i].ID] = b.Steps.Base.Tenure(b.rest[i])
 	}
 	b.Write(b.Kept, func(r store.Ref) ([]bson.E, bson.D) { return release(r, terms[r.ID]) })
+	for _, i := range b.Kept { // as Release remembers the one that it leaves
+		if r := b.Batch[i].Ref; b.Answers[i].Err == nil && r.Mode == store.Exclusive && b.Steps.Base.ManyClocks() {
+			b.Steps.Base.Saw(r.Key, []mongobase.Mark{{ID: r.ID, Beat: terms[r.ID].Beat, TTL: terms[r.ID].TTL}}, b.Steps.Base.Clock.Now())
+		}
+	}
 }
 
 // Write sends the writes of some entries as one bulk, all of one kind: of two kinds an error could

@@ -81,7 +81,7 @@ type Holder struct {
 }
 
 func (h Holder) Mark() mongobase.Mark {
-	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt, Released: h.Released}
+	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt}
 }
 
 // An Image is what one command answered about one document.

@@ -19,6 +19,9 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 	}
 	if image.Found() {
 		s.Memory.Forget(r.ID)
+		if s.Base.ManyClocks() { // under MinHold the holder stays: its silence counts from here for this process, too
+			s.Base.Saw(r.Key, image.Record.Marks(), image.Seen())
+		}
 		return EndedAs(image.Record)
 	}
 	image, err = look(ctx)
@@ -67,11 +70,7 @@ func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration
 	if rest == 0 {
 		return t, false, nil
 	}
-	at, drawn, err := s.timesOf(ctx, []store.Ref{r})
-	if err != nil {
-		return t, false, mongoerr.NotApplied(err)
-	}
-	return s.tenureBy(at[0], drawn, rest), true, nil
+	return s.Base.Tenure(rest), true, nil
 }
 
 // Rest returns what is left of MinHold for a holder that began at since. That date may be by
@@ -118,11 +117,8 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 // trip for a release and a grant, and no instant at which the key is free. If that finds no such
 // holder, the document tells why.
 func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
-	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election, or of its shard
+	if !s.trusts(from.ID) { // its end will be judged, by the clock of the present election
 		s.Base.Refresh(ctx)
-		if err := s.lapsed(ctx, from); err != nil {
-			return store.Grant{}, err
-		}
 	}
 	image, t, err := send(ctx)
 	if err != nil || image.Found() {

@@ -33,12 +33,12 @@ func (s *Steps[R, X]) grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	}
 	g := store.Grant{
 		Token: mongobase.Token(stamp),
-		Left:  s.Base.Left(t, c.Sent, image.Sent, at),
+		Left:  s.left(t, c.Sent, image.Sent, at),
 		Since: t.Since,
 		Line:  Places(image.Record.Waiters()),
 	}
 	if g.Left < c.TTL/2 {
-		s.correct(ctx, c, &g, at, image.Sent)
+		s.correct(ctx, c, &g)
 	}
 	s.Memory.Granted(c.ID, Lease[X]{From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
 	if c.Got != nil {
@@ -62,28 +62,36 @@ func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 	return image, nil
 }
 
+// left returns how long after sent a holder that was written with this tenure may be trusted, by a
+// server time that was drawn after it was sent. Where shards have clocks of their own no date
+// counts: rivals wait until the holder was silent for its TTL, from when it was written on, by their
+// own clocks and with the drift of both.
+func (s *Steps[R, X]) left(t Tenure, sent, drawn mongoclock.Moment, server time.Time) time.Duration {
+	if s.Base.ManyClocks() {
+		return t.TTL
+	}
+	return s.Base.Left(t, sent, drawn, server)
+}
+
 // correct writes a grant's expiry again if a clock far behind the server's wrote it: the
 // machine was suspended since its last sample, or the trip took half the TTL. The grant may
 // have run out already. But while the document has the claim, the key was not granted to
 // another since, so the claim can still have its full time. A fault here changes nothing about
-// the grant. The server told the time at in reply to a command that was sent at drawn: through
-// a router that must be the clock of the claim's shard.
-func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at time.Time, drawn mongoclock.Moment) {
+// the grant.
+func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
 	_ = s.Base.Sure(ctx)
 	t := s.Base.Tenure(c.TTL)
-	if s.Base.Kind().Router && !at.IsZero() {
-		t = s.Base.TenureBy(s.Base.BearingBy(at, drawn), c.TTL)
-	}
 	holder := s.Shape.Fields(c.ID)
 	image, err := s.Update(mongobase.Bare(ctx), Correct, s.Base.Durable, c.Ref,
 		append(s.Shape.Holds(c.ID), append(holder.Unbroken(), holder.Before(t.Beat))...), Extend(s.Lock, holder, t), mongobase.After)
 	if err != nil || !image.Found() {
 		return
 	}
-	if at, _ = image.Record.Drawn(); at.IsZero() {
+	at, _ := image.Record.Drawn()
+	if at.IsZero() {
 		return
 	}
-	if left := s.Base.Left(t, c.Sent, image.Sent, at); left > g.Left {
+	if left := s.left(t, c.Sent, image.Sent, at); left > g.Left {
 		g.Left = left
 	}
 	if h, ok := image.Record.Holder(c.ID); ok {

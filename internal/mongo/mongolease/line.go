@@ -121,17 +121,13 @@ func indexOf(line []store.Waiter, p store.Place) int {
 }
 
 // Stand returns the document that is in the way of a claim, with the claim's place in its line,
-// if the claim has a place: standing in line is the look. A claim without a place only reads, or
-// writes nothing but the time if only a write tells that (through a mongos). Nothing is found if the
-// document is gone, if it is a stranger's, or if its line is full.
+// if the claim has a place: standing in line is the look. A claim without a place only reads. Nothing
+// is found if the document is gone, if it is a stranger's, or if its line is full.
 //
 // The command of a place goes in the session of the claim's attempt: once it is answered, the
 // server refuses what the attempt sent before.
 func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err error) {
 	if c.Place == "" {
-		if image, err = s.Sample(ctx, c); err != nil || image.Found() {
-			return image, err
-		}
 		return s.FindOne(ctx, c.Names)
 	}
 	if c.InLine {
@@ -153,15 +149,6 @@ func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim) (Image[R], error
 	image, err := s.step(ctx, Refresh, c, []bson.E{Exists(s.Lock.place(c.Place))}, mongobase.Change{}, s.Lock.of(c.Place, FieldSeen))
 	c.InLine = err == nil && image.Found()
 	return image, err
-}
-
-// Sample writes nothing but the server's time: through a mongos, where only a write tells that, if
-// the sample at hand is old. Otherwise it finds nothing.
-func (s *Steps[R, X]) Sample(ctx context.Context, c *Claim) (image Image[R], err error) {
-	if !s.Base.Kind().Router || s.Base.Now().Fresh {
-		return image, nil
-	}
-	return s.step(ctx, Draw, c, nil, nil)
 }
 
 // step sends a command of the claim's place, with the server's time in some more fields.

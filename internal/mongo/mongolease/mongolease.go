@@ -34,7 +34,6 @@ const (
 	Correct  Step = "correct"
 	HandOver Step = "hand over"
 	Renew    Step = "renew"
-	Draw     Step = "draw" // read the server's time from a held key
 	Release  Step = "release"
 	Leave    Step = "leave"
 	Last     Step = "last" // a document that nobody holds, and nobody waits for, is deleted

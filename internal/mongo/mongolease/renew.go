@@ -23,7 +23,6 @@ type renewal struct {
 	sent    mongoclock.Moment // when the call began: trust counts from here
 	batch   []store.Renewal
 	answers []store.Renewed
-	by      *mongobase.Bearing // the clock and epoch to go by; nil: what is known
 }
 
 func (r renewal) fail(err error) {
@@ -45,8 +44,8 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 		r.fail(mongoerr.NotApplied(err))
 		return r.answers
 	}
-	by := s.renew(ctx, r)
-	s.renewAgain(ctx, r, by)
+	s.renew(ctx, r)
+	s.renewAgain(ctx, r)
 	for i, a := range r.answers {
 		switch {
 		case a.Err == nil:
@@ -58,21 +57,20 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 	return r.answers
 }
 
-// renew sends one round. It returns the bearing that a repetition has to go by; nil: by what is
-// known.
-func (s *Steps[R, X]) renew(ctx context.Context, r renewal) (again *mongobase.Bearing) {
+// renew sends one round.
+func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
 	if len(r.batch) == 1 {
 		r.answers[0] = s.renewOne(ctx, r)
-		return nil
+	} else {
+		s.renewMany(ctx, r)
 	}
-	return s.renewMany(ctx, r)
 }
 
 // renewAgain repeats the renewals that left too little time. A holder keeps the time that it
 // has already, unless it turns out to be gone.
-func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.Bearing) {
+func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
 	var which []int
-	again := renewal{sent: r.sent, by: by}
+	again := renewal{sent: r.sent}
 	for i, a := range r.answers {
 		if a.Err == nil && a.Left < r.batch[i].TTL/2 {
 			which, again.batch = append(which, i), append(again.batch, r.batch[i])
@@ -92,12 +90,8 @@ func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.B
 }
 
 // command returns the update that renews a holder, and neither creates nor shortens it.
-func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, update bson.D, t Tenure, err error) {
-	if by == nil {
-		t = s.Base.Tenure(r.TTL)
-	} else {
-		t = s.Base.TenureBy(*by, r.TTL)
-	}
+func (s *Steps[R, X]) command(r store.Renewal) (filter, update bson.D, t Tenure, err error) {
+	t = s.Base.Tenure(r.TTL)
 	t.Since = time.Time{}
 	holder := s.Shape.Fields(r.ID)
 	filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
@@ -106,7 +100,7 @@ func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, u
 
 func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
 	r := one.batch[0]
-	filter, update, t, err := s.command(r, one.by)
+	filter, update, t, err := s.command(r)
 	if err != nil {
 		return store.Renewed{Err: err}
 	}
@@ -121,7 +115,7 @@ func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
 	if at.IsZero() {
 		return store.Renewed{Err: mongobase.ErrNoTrace}
 	}
-	left := s.Base.Left(t, one.sent, image.Sent, at)
+	left := s.left(t, one.sent, image.Sent, at)
 	s.Base.Refresh(ctx)
 	return store.Renewed{Left: left, Line: Places(image.Record.Waiters())}
 }
@@ -140,20 +134,19 @@ func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) erro
 	return Why(image, r.ID)
 }
 
-// renewMany renews by a bulk, and the server's time by a hello. If some found no holder, a find tells
-// which; through a router always, and then each document has its own shard's time. A renewal that
-// left little there went by another shard's clock: it is repeated by the latest of those times.
+// renewMany renews by a bulk, and asks for the server's time by a hello, unless no date counts. If
+// some renewals found no holder, a find tells which.
 //
 // One document that is blocked, by an open transaction, holds up the whole bulk, but the renewals
 // before it were applied. So after a bulk that was not answered those count that a majority has, as
 // an answer to the bulk would say. For the others the error of the bulk stands.
-func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobase.Bearing) {
+func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
 	models, terms, refs := make([]mongo.WriteModel, len(r.batch)), make([]Tenure, len(r.batch)), make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
-		filter, update, t, err := s.command(one, r.by)
+		filter, update, t, err := s.command(one)
 		if err != nil {
 			r.fail(err)
-			return nil
+			return
 		}
 		models[i], terms[i], refs[i] = s.Model(Renew, filter, update), t, one.Ref
 	}
@@ -161,24 +154,24 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 	drawn := s.Base.Clock.Now()
 	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
 	cancel()
-	coll, unanswered, shards := s.Base.Soft, mongoerr.Mark(err), s.Base.Kind().Router
+	coll, unanswered := s.Base.Soft, mongoerr.Mark(err)
 	if err != nil {
 		if coll = s.Base.Committed; mongoerr.ClassOf(err) != mongoerr.Unknown {
 			r.fail(unanswered)
-			return nil
+			return
 		}
 	}
 	var images []Image[R]
-	var at, latest time.Time
-	if err = nil; !shards {
+	var at time.Time
+	if err = nil; !s.Base.ManyClocks() {
 		at, drawn, err = s.Base.Hello(ctx)
 	}
-	if err == nil && (unanswered != nil || shards || matched+len(failed) < len(r.batch)) {
+	if err == nil && (unanswered != nil || matched+len(failed) < len(r.batch)) {
 		images, err = s.FindMany(ctx, coll, refs)
 	}
 	if err != nil {
 		r.fail(cmp.Or(unanswered, err))
-		return nil
+		return
 	}
 	for i, one := range r.batch {
 		if r.answers[i].Err = failed[i]; failed[i] != nil {
@@ -192,21 +185,9 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 				continue
 			}
 			line = Places(seen.Waiters())
-			if shards {
-				at, _ = seen.Drawn()
-			}
 		}
-		left := s.Base.Left(terms[i], r.sent, drawn, at)
-		r.answers[i] = store.Renewed{Left: left, Line: line}
-		if shards && left < one.TTL/2 && at.After(latest) {
-			latest = at
-		}
+		r.answers[i] = store.Renewed{Left: s.left(terms[i], r.sent, drawn, at), Line: line}
 	}
-	if latest.IsZero() {
-		return nil
-	}
-	by := s.Base.BearingBy(latest, drawn)
-	return &by
 }
 
 // partOf bounds a bulk to three fifths of the time that ctx has: the rest serves to find out

@@ -51,6 +51,7 @@ var controls = []control{
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.
 	{1072, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
+	{50, 0, "all shards judged by one clock", func(on bool) { knob.ShardsOfOneClock = on }, simulation.Settings{Margin: -1, Servers: "routers"}},
 	// Faults beyond the promises are noticed as well.
 	{223, 0, "a primary's clock that goes forward far", func(bool) {}, simulation.Settings{Margin: -1, Forward: true}},
 	// A look has to be answered late, after a renewal under a clock that is behind.

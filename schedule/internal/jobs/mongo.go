@@ -71,16 +71,8 @@ func (m *Mongo) sample(ctx context.Context, job string) error {
 	if !m.base.Kind().Router {
 		return nil
 	}
-	_, err := m.drawn(job)(ctx, mongobase.Mark{})
+	_, err := m.modify(mongobase.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
 	return err
-}
-
-// drawn returns the time of the shard that has the job.
-func (m *Mongo) drawn(job string) mongobase.Drawn {
-	return func(ctx context.Context, _ mongobase.Mark) (time.Time, error) {
-		r, err := m.modify(mongobase.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
-		return r.doc.At, err
-	}
 }
 
 // A reply holds the after-image of a findOneAndUpdate.

@@ -26,7 +26,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	)
 	err := m.base.Try(ctx, c.ID, c.TTL, func(in context.Context, attempt *mongobase.Attempt) (certain bool, err error) {
 		t = m.base.Tenure(c.TTL)
-		if over, err = m.base.JudgeAgain(in, c.Job, m.drawn(c.Job)); err != nil {
+		if over, err = m.base.JudgeAgain(in, c.Job); err != nil {
 			return true, mongoerr.NotApplied(err)
 		}
 		opts := upsert
@@ -71,7 +71,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 			won.Before = run.Due
 		}
 		mark := r.doc.Runs[run.ID].mark(run.ID)
-		if run.ID != c.ID && (slices.Contains(over, mark) || !mark.ExpireAt.Add(mongobase.LongPast).After(r.doc.At)) {
+		if run.ID != c.ID && (slices.Contains(over, mark) || !m.base.ManyClocks() && mark.LongPast(r.doc.At)) {
 			won.Dead = append(won.Dead, run)
 		}
 	}
@@ -118,10 +118,14 @@ func (c Claim) there() bson.D {
 
 // filter returns the condition of a claim. A run that is in its way must be over by the rules
 // of docs/internals/design.md §4.3: it still has the beat with which it was found over, or it has been
-// past its end for a minute by any primary's clock.
+// past its end for a minute by any primary's clock, unless each shard has a clock of its own.
 func (m *Mongo) filter(c Claim, over []mongobase.Mark) bson.D {
 	f := bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "paused", Value: bson.D{{Key: "$exists", Value: false}}}}
-	longPast := bson.D{{Key: "$lte", Value: date(m.base.Now().Lowest.Add(-mongobase.LongPast))}}
+	var lowest time.Time // no end is before this one
+	if !m.base.ManyClocks() {
+		lowest = m.base.Now().Lowest
+	}
+	longPast := bson.D{{Key: "$lte", Value: date(lowest.Add(-mongobase.LongPast))}}
 	if c.Dead != nil {
 		run := "runs." + c.Dead.ID + "."
 		oneOf := bson.A{bson.D{{Key: run + "expireAt", Value: longPast}}}
