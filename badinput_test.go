@@ -36,8 +36,8 @@ func (s *countingStore) Renew(ctx context.Context, batch []store.Renewal) []stor
 	return s.counted().Renew(ctx, batch)
 }
 
-func (s *countingStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	return s.counted().Release(ctx, batch)
+func (s *countingStore) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	return s.counted().Release(ctx, e)
 }
 
 func (s *countingStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {

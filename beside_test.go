@@ -44,15 +44,15 @@ func newDistantStore(mem *memstore.Store) *distantStore {
 			travel()
 			return do()
 		}
-		h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+		h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 			time.Sleep(time.Duration(f.late.Load())) // virtual: a slow network
 			travel()
 			defer travel()
-			answer := do()
+			answer, err := do()
 			if f.lose.Load() {
-				return store.Ended{Err: errNet}
+				return store.Ended{}, errNet
 			}
-			return answer
+			return answer, err
 		}
 	})
 	return f
@@ -256,11 +256,11 @@ func TestAWaiterThatWasToldOfAReleaseThatFailedIsServedWhenItSucceeds(t *testing
 		took, _ := r.handOver(t, func() {
 			fails, until := errors.Join(store.ErrNotApplied, errNet), time.Now().Add(12*time.Second)
 			r.near.hook(func(h *hooks) {
-				h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+				h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 					travel()
 					defer travel()
 					if time.Now().Before(until) {
-						return store.Ended{Err: fails}
+						return store.Ended{}, fails
 					}
 					served = time.Now()
 					return do()

@@ -25,7 +25,6 @@ const (
 	maxCall      = 10 * time.Second // for one store call
 	releaseBound = 5 * time.Second  // for a release or a notice, and for Close in addition to its margin
 	batchSize    = 1000             // entries in one call
-	giveBackMost = 16               // calls by which many leases are given back at the same time
 )
 
 // A Client grants leases from one store. It is safe for concurrent use: make one per process
@@ -80,7 +79,7 @@ func newClient(s store.Store, conf config) *Client {
 	}
 	c.background = tasks.New(&c.clock)
 	c.keeper = keeper.New(keeper.Host{Clock: &c.clock, Tasks: c.background, Send: c.sendRenewals})
-	c.returner.client = c
+	c.returner.client, c.returner.repeats = c, make(chan struct{}, repeatMost)
 	qs := &c.queues
 	qs.clock, qs.tasks, qs.draining = &c.clock, c.background, make(chan struct{})
 	qs.watchdog.Run, qs.watchdog.Busy, qs.watchdog.Slept = c.background.Do, qs.busy, c.afterSleep

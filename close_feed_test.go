@@ -39,8 +39,8 @@ func TestCloseTakesTheMarginAndFiveSecondsThoughTheFeedIsSlowToEnd(t *testing.T)
 		waits := inBackground(t.Context(), c, "another's")
 		time.Sleep(time.Second)
 		b.hook(func(h *hooks) {
-			h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
-				return store.Ended{Err: untilDone(ctx)}
+			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, untilDone(ctx)
 			}
 		})
 		start := time.Now()

@@ -189,7 +189,9 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 		c := newClient(t, s)
 		acquire(t, c, "k")
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errNet
+			}
 		})
 		time.AfterFunc(2*time.Second, func() { b.hook(func(h *hooks) { h.release = nil }) })
 		start := time.Now()

@@ -111,7 +111,7 @@ func newSlowStore(mem *memstore.Store, least time.Duration) *hookedStore {
 			defer trip()
 			return do()
 		}
-		h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+		h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 			trip()
 			defer trip()
 			return do()

@@ -28,7 +28,7 @@ type hookedStore struct {
 type hooks struct {
 	acquire  func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error)
 	renew    func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed
-	release  func(ctx context.Context, r store.Ref, do func() store.Ended) store.Ended // for each of a batch
+	release  func(ctx context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error)
 	transfer func(ctx context.Context, to store.Claim, do func() (store.Grant, error)) (store.Grant, error)
 	undo     func(ctx context.Context, claim store.Ref, do func() (bool, error)) (bool, error)
 	look     func(ctx context.Context, keys []string, do func() ([]store.Status, error)) ([]store.Status, error)
@@ -94,16 +94,12 @@ func (b *hookedStore) Renew(ctx context.Context, batch []store.Renewal) []store.
 	return do()
 }
 
-func (b *hookedStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	h := b.called("release").release
-	if h == nil {
-		return b.Store.Release(context.WithoutCancel(ctx), batch)
+func (b *hookedStore) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	do := func() (store.Ended, error) { return b.Store.Release(context.WithoutCancel(ctx), e) }
+	if h := b.called("release").release; h != nil {
+		return h(ctx, e.Ref, do)
 	}
-	answers := make([]store.Ended, len(batch))
-	for i, e := range batch {
-		answers[i] = h(ctx, e.Ref, func() store.Ended { return b.Store.Release(context.WithoutCancel(ctx), []store.Ending{e})[0] })
-	}
-	return answers
+	return do()
 }
 
 func (b *hookedStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
@@ -173,8 +169,8 @@ func allHang(b *hookedStore) {
 		h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
 			return allFail(batch, untilDone(ctx))
 		}
-		h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
-			return store.Ended{Err: untilDone(ctx)}
+		h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+			return store.Ended{}, untilDone(ctx)
 		}
 		h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 			return store.Grant{}, untilDone(ctx)

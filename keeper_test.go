@@ -52,8 +52,8 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 				ctx := l.Context(t.Context())
 				b.hook(func(h *hooks) {
 					h.renew = renew
-					h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
-						return store.Ended{Err: untilDone(ctx)}
+					h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+						return store.Ended{}, untilDone(ctx)
 					}
 				})
 				rival := inBackground(t.Context(), newClient(t, b.mem), "k")

@@ -42,7 +42,9 @@ func TestAKeyIsHeldUntilTheTTLIsOverAndFreeAfterIt(t *testing.T) {
 				one, two := newClient(t, down), newClient(t, mem)
 				l := acquire(t, one, "k", mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
 				down.hook(func(h *hooks) {
-					h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+					h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+						return store.Ended{}, errNet
+					}
 				})
 				time.Sleep(9 * time.Second)
 				assert.True(t, isOver(l.Done()), "the holder is told one margin before the end")

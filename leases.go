@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -15,9 +13,6 @@ import (
 // Leases are the leases that AcquireAll grants: one for each key, in the order in which
 // the keys were given. Each may also be used by itself.
 type Leases []*Lease
-
-// sideBySide is how many keys AcquireAll asks for at a time.
-const sideBySide = 64
 
 // AcquireAll acquires several keys: all of them or none. It first tries all keys side by side,
 // 64 at a time. If one of them is not free, it keeps those that precede that key in byte order,
@@ -100,24 +95,11 @@ func (s *several) tryAll(ctx context.Context) (Leases, error) {
 		ctx = bounded
 	}
 	leases, errs := make(Leases, len(s.keys)), make([]error, len(s.keys))
-	var next atomic.Int64
-	var failed atomic.Bool
-	var wg sync.WaitGroup
-	for range min(sideBySide, len(s.keys)) {
-		wg.Go(func() {
-			for !failed.Load() {
-				i := int(next.Add(1)) - 1
-				if i >= len(s.keys) {
-					return
-				}
-				key := s.keys[i]
-				if leases[i], errs[i] = s.locker.TryAcquire(ctx, key, slices.Concat(s.opts, s.own[key])...); errs[i] != nil {
-					failed.Store(true)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	sideBySide(len(s.keys), func(i int) bool {
+		key := s.keys[i]
+		leases[i], errs[i] = s.locker.TryAcquire(ctx, key, slices.Concat(s.opts, s.own[key])...)
+		return errs[i] == nil
+	})
 	first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
 	if first < 0 {
 		return leases, nil
@@ -312,10 +294,8 @@ func (all Leases) Err() error {
 	return errors.Join(errs...)
 }
 
-// Release ends all leases and then frees their keys: in one trip to the database, but for
-// keys that a waiter is in line for. It joins the errors of the single releases, and may be
-// called again. If one of the keys was taken away by force and the store cannot tell which,
-// every lease that it may have been reports an error matching ErrLost.
+// Release ends all leases and then frees their keys, 64 at a time. It joins the errors of the single
+// releases, and may be called again.
 func (all Leases) Release() error {
 	for _, l := range all {
 		l.holding.end(ErrReleased)

@@ -249,9 +249,9 @@ func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 		require.NoError(t, err)
 		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, r store.Ref, do func() store.Ended) store.Ended {
+			h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 				if r.Key == "a" {
-					return store.Ended{Err: errNet}
+					return store.Ended{}, errNet
 				}
 				return do()
 			}
@@ -273,9 +273,9 @@ func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
 		time.AfterFunc(time.Second, func() {
 			b.mem.Delete("a") // so the lease of "a" is lost
 			b.hook(func(h *hooks) {
-				h.release = func(_ context.Context, r store.Ref, do func() store.Ended) store.Ended {
+				h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 					if r.Key == "b" {
-						return store.Ended{Err: errNet}
+						return store.Ended{}, errNet
 					}
 					return do()
 				}

@@ -107,15 +107,12 @@ func (b *hostileStore) Renew(ctx context.Context, batch []store.Renewal) (all []
 	return all
 }
 
-func (b *hostileStore) Release(ctx context.Context, batch []store.Ending) (all []store.Ended) {
-	if e := b.call(ctx, "release", batch[0].Key, func() { all = b.mem.Release(context.WithoutCancel(ctx), batch) }); e != nil {
-		all = make([]store.Ended, len(batch))
-		for i := range all {
-			all[i].Err = e
-		}
+func (b *hostileStore) Release(ctx context.Context, of store.Ending) (ended store.Ended, err error) {
+	if e := b.call(ctx, "release", of.Key, func() { ended, err = b.mem.Release(context.WithoutCancel(ctx), of) }); e != nil {
+		ended, err = store.Ended{}, e
 	}
-	b.tracef("release: %v", all)
-	return all
+	b.tracef("release: %v, %v", ended, err)
+	return ended, err
 }
 
 func (b *hostileStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (s store.Status, err error) {

@@ -237,9 +237,9 @@ func TestAReleaseWhoseReplyIsLostTellsTheNext(t *testing.T) {
 		wait := inBackground(t.Context(), newClient(t, b.mem), "k")
 		time.Sleep(5 * time.Second)
 		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 				do()
-				return store.Ended{Err: errNet}
+				return store.Ended{}, errNet
 			}
 		})
 		start := time.Now()
@@ -396,7 +396,7 @@ func TestASharerThatPollsBringsInThoseBehindIt(t *testing.T) {
 		time.Sleep(time.Second)
 		second := inBackground(t.Context(), newClient(t, s), "k", mongolock.Shared())
 		time.Sleep(time.Minute)
-		s.Release(t.Context(), []store.Ending{{Ref: holder.Ref}})
+		_, _ = s.Release(t.Context(), store.Ending{Ref: holder.Ref})
 		one, two := <-first, <-second
 		require.NoError(t, errors.Join(one.err, two.err))
 		assert.LessOrEqual(t, two.when.Sub(one.when), 100*time.Millisecond)

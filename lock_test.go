@@ -75,7 +75,9 @@ func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
 func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errNet
+			}
 		})
 		c := newClient(t, s)
 		done := func(context.Context, *mongolock.Lease) error { return nil }

@@ -63,7 +63,9 @@ func TestAKeyThatIsHeldNoMoreIsNotHeldHere(t *testing.T) {
 		l := acquire(t, c, "k")
 		renewalsFail(b, errNet)
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errNet
+			}
 		})
 		<-l.Done()
 		acquire(t, rival, "k")

@@ -90,7 +90,7 @@ func (q *queue) othersWait(now monotonic.Moment) bool {
 // nowOffered returns the notices after a release: to those whose turn it is, or who look when it
 // will be.
 func (h *holding) nowOffered(e store.Ended) []store.Notice {
-	if e.Err != nil || len(e.Line) == 0 {
+	if len(e.Line) == 0 {
 		return nil
 	}
 	n := store.Status{}.Offered(e.Line)

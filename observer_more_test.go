@@ -41,9 +41,9 @@ func (s *opRecorder) Renew(ctx context.Context, batch []store.Renewal) []store.R
 	return s.countingStore.Renew(ctx, batch)
 }
 
-func (s *opRecorder) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+func (s *opRecorder) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
 	s.release = ctx.Value(observedKey{})
-	return s.countingStore.Release(ctx, batch)
+	return s.countingStore.Release(ctx, e)
 }
 
 func (s *opRecorder) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {

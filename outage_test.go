@@ -276,8 +276,8 @@ func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 			slog.New(slog.NewTextHandler(&log, nil)).Info("held", "lease", l)
 			assert.NotContains(t, log.String(), l.ID())
 			b.hook(func(h *hooks) {
-				h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
-					return store.Ended{Err: errNet}
+				h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+					return store.Ended{}, errNet
 				}
 			})
 			time.Sleep(40 * time.Second)
@@ -292,7 +292,9 @@ func TestReleaseReportsALossThoughTheDatabaseCannotBeReached(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errNet
+			}
 		})
 		<-l.Done()
 		err := l.Release()

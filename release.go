@@ -77,7 +77,7 @@ func (h *holding) giveBack() error {
 	done, err := h.attempt(values)
 	end(Outcome{Err: err, Token: h.token, Count: 1})
 	if !done && h.failedRelease(err) {
-		h.client.background.Go(func() { h.client.returner.repeat([]*holding{h}) })
+		h.client.background.Go(func() { h.client.returner.repeat(h) })
 	}
 	return err
 }
@@ -148,9 +148,9 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 	}
 	ctx, cancel := c.background.Bound(values, until)
 	told, at := h.announceBeside()
-	answer := c.store.Release(ctx, []store.Ending{h.ending()})[0]
+	answer, err := c.store.Release(ctx, h.ending())
 	cancel()
-	done, sure, err := h.released(answer)
+	done, sure, err := h.released(answer, err)
 	switch {
 	case !sure:
 		c.freed(h.ref.Key)
@@ -169,8 +169,7 @@ func (h *holding) ending() store.Ending {
 
 // released handles the store's answer to a release. sure says that it tells who waits now:
 // otherwise the attempt, or one before it, may have been applied.
-func (h *holding) released(e store.Ended) (done, sure bool, answer error) {
-	err := e.Err
+func (h *holding) released(e store.Ended, err error) (done, sure bool, answer error) {
 	if err != nil && !store.IsVerdict(err) {
 		unknown := !store.IsCertain(err)
 		if unknown {

@@ -54,7 +54,7 @@ func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
 func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 				time.Sleep(time.Second)
 				return do()
 			}
@@ -74,11 +74,11 @@ func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T)
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
 			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
-				fail := func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+				fail := func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 					if applied {
 						do()
 					}
-					return store.Ended{Err: errNet}
+					return store.Ended{}, errNet
 				}
 				c := newClient(t, s)
 				b.hook(func(h *hooks) { h.release = fail })
@@ -108,7 +108,9 @@ func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T)
 func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errNet
+			}
 		})
 		l := acquire(t, newClient(t, s), "k")
 		assert.ErrorIs(t, l.Release(), errNet)
@@ -127,7 +129,7 @@ func TestCloseSendsNoReleaseOfNoLease(t *testing.T) {
 		c := newClient(t, b)
 		leases := mongolock.Leases{acquire(t, c, "a"), acquire(t, c, "b")}
 		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, _ store.Ref, do func() store.Ended) store.Ended {
+			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 				time.Sleep(3 * time.Second)
 				return do()
 			}
@@ -151,16 +153,16 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 			h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errors.Join(untilDone(ctx), store.ErrNotApplied)
 			}
-			h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
-				return store.Ended{Err: untilDone(ctx)}
+			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, untilDone(ctx)
 			}
 		},
 		"no server to send it to": func(h *hooks) {
 			h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errors.Join(untilDone(ctx), store.ErrNotApplied)
 			}
-			h.release = func(ctx context.Context, _ store.Ref, _ func() store.Ended) store.Ended {
-				return store.Ended{Err: errors.Join(untilDone(ctx), store.ErrNotApplied)}
+			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errors.Join(untilDone(ctx), store.ErrNotApplied)
 			}
 		},
 	} {

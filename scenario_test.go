@@ -77,7 +77,9 @@ func deadlineUnderSlowReplies(t *testing.T) string {
 			defer time.Sleep(4 * time.Second)
 			return do()
 		}
-		h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+		h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+			return store.Ended{}, errNet
+		}
 	})
 	l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second), mongolock.NoRenewal())
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
@@ -90,7 +92,9 @@ func marginAgainst(t *testing.T, margin time.Duration) string {
 	l := acquire(t, newClient(t, b, mongolock.WithMargin(margin)), "k")
 	renewalsFail(b, errNet)
 	b.hook(func(h *hooks) {
-		h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended { return store.Ended{Err: errNet} }
+		h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+			return store.Ended{}, errNet
+		}
 	})
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
 	return toldInTime(l, rival, 0)
@@ -103,7 +107,7 @@ func lateRelease(t *testing.T, byKey bool) string {
 	l := acquire(t, newClient(t, b), "k")
 	renewalsFail(b, errNet)
 	b.hook(func(h *hooks) {
-		h.release = func(_ context.Context, r store.Ref, do func() store.Ended) store.Ended {
+		h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 			time.Sleep(2 * time.Second)
 			if byKey {
 				b.mem.Delete(r.Key)

@@ -26,8 +26,8 @@ func TestStatsCountLeasesFromGrantToRelease(t *testing.T) {
 		assert.Equal(t, 3, stats.Held)
 		assert.Zero(t, stats.Unreleased)
 		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() store.Ended) store.Ended {
-				return store.Ended{Err: errors.New("down")}
+			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, errors.New("down")
 			}
 		})
 		assert.Error(t, leases[0].Release())

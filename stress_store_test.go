@@ -105,12 +105,8 @@ func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultySt
 			}
 			return answers
 		}
-		h.release = func(ctx context.Context, _ store.Ref, do func() store.Ended) store.Ended {
-			answer, fault := answerOrFault(ctx, m, do)
-			if fault != nil {
-				return store.Ended{Err: fault}
-			}
-			return answer
+		h.release = func(ctx context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
+			return callOrFault(ctx, m, do)
 		}
 		h.undo = func(ctx context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
 			return callOrFault(ctx, m, do)

@@ -147,7 +147,7 @@ func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) 
 			}
 		})
 		// Another process gets the key between the release and the head's claim, and dies.
-		_ = b.mem.Release(t.Context(), []store.Ending{{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}}})
+		_, _ = b.mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}})
 		seen, err := c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		brief.Pass = seen.Line[0].Place

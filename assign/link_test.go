@@ -91,15 +91,6 @@ func over[T any](ctx context.Context, l *link, kind string, do func(context.Cont
 	return answer, err
 }
 
-// each is over for a batch.
-func each[T any](ctx context.Context, l *link, kind string, n int, do func(context.Context) []T, failed func(error) T) []T {
-	all, err := over(ctx, l, kind, func(ctx context.Context) ([]T, error) { return do(ctx), nil })
-	for err != nil && len(all) < n {
-		all = append(all, failed(err))
-	}
-	return all
-}
-
 func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	return over(ctx, l, "acquire", func(ctx context.Context) (store.Grant, error) {
 		if l.claim != nil {
@@ -110,13 +101,15 @@ func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) 
 }
 
 func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	return each(ctx, l, "renew", len(batch), func(ctx context.Context) []store.Renewed { return l.to.Renew(ctx, batch) },
-		func(err error) store.Renewed { return store.Renewed{Err: err} })
+	all, err := over(ctx, l, "renew", func(ctx context.Context) ([]store.Renewed, error) { return l.to.Renew(ctx, batch), nil })
+	for err != nil && len(all) < len(batch) {
+		all = append(all, store.Renewed{Err: err})
+	}
+	return all
 }
 
-func (l *link) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	return each(ctx, l, "release", len(batch), func(ctx context.Context) []store.Ended { return l.to.Release(ctx, batch) },
-		func(err error) store.Ended { return store.Ended{Err: err} })
+func (l *link) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	return over(ctx, l, "release", func(ctx context.Context) (store.Ended, error) { return l.to.Release(ctx, e) })
 }
 
 func (l *link) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {

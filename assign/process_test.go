@@ -143,9 +143,9 @@ func TestProcessesThatEndAreKilledOrStoppedHandTheirPartitionsOver(t *testing.T)
 // sayingStore prints which keys are released.
 type sayingStore struct{ *memstore.Store }
 
-func (s sayingStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	fmt.Println("releases", batch[0].Key)
-	return s.Store.Release(ctx, batch)
+func (s sayingStore) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	fmt.Println("releases", e.Key)
+	return s.Store.Release(ctx, e)
 }
 
 // panics is a process whose work panics.

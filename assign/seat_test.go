@@ -30,16 +30,12 @@ func (s *stuck) set(hangs bool) {
 	}
 }
 
-func (s *stuck) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+func (s *stuck) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
 	if s.releases.Load() {
 		<-ctx.Done()
-		all := make([]store.Ended, len(batch))
-		for i := range all {
-			all[i].Err = ctx.Err()
-		}
-		return all
+		return store.Ended{}, ctx.Err()
 	}
-	return s.link.Release(ctx, batch)
+	return s.link.Release(ctx, e)
 }
 
 func (s *stuck) Look(ctx context.Context, keys []string) ([]store.Status, error) {

@@ -73,12 +73,9 @@ func (k *keyed) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return k.docStore.Renew(ctx, mapped)
 }
 
-func (k *keyed) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	mapped := slices.Clone(batch)
-	for i, e := range batch {
-		mapped[i].Ref = ref(e.Ref)
-	}
-	return k.docStore.Release(ctx, mapped)
+func (k *keyed) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	e.Ref = ref(e.Ref)
+	return k.docStore.Release(ctx, e)
 }
 
 func (k *keyed) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {

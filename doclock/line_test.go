@@ -29,12 +29,15 @@ func TestAWaitersStepsTakeOneCommandEach(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrHeld)
 	sent("one that stands in line", 1)
 	holder.Line = true
-	assert.Equal(t, []store.Ended{{Line: []store.Place{place}}}, f.store.Release(t.Context(), []store.Ending{holder}))
+	ended, err := f.store.Release(t.Context(), holder)
+	require.NoError(t, err)
+	assert.Equal(t, store.Ended{Line: []store.Place{place}}, ended)
 	sent("a release that knows of the line", 1)
 	c.ID, c.Offered = "takes", true
 	f.take(f.store, c)
 	sent("the claim of an offer", 1)
-	require.NoError(t, f.store.Release(t.Context(), []store.Ending{{Ref: c.Ref}})[0].Err)
+	_, err = f.store.Release(t.Context(), store.Ending{Ref: c.Ref})
+	require.NoError(t, err)
 	sent("a release", 1)
 	assert.True(t, f.isFree(0))
 }
@@ -48,10 +51,10 @@ func TestTheLastInLineLeavesTheDocumentAsItWas(t *testing.T) {
 		"gives up": func(e store.Ending) {
 			_, err := f.store.Leave(t.Context(), e.Key, place, false)
 			require.NoError(t, err)
-			f.store.Release(t.Context(), []store.Ending{e})
+			_, _ = f.store.Release(t.Context(), e)
 		},
 		"gives up once the document is free": func(e store.Ending) {
-			f.store.Release(t.Context(), []store.Ending{e})
+			_, _ = f.store.Release(t.Context(), e)
 			_, err := f.store.Leave(t.Context(), e.Key, place, false)
 			require.NoError(t, err)
 		},
@@ -59,7 +62,7 @@ func TestTheLastInLineLeavesTheDocumentAsItWas(t *testing.T) {
 			_, err := f.store.Leave(t.Context(), e.Key, place, true)
 			require.NoError(t, err)
 			e.Line = true
-			f.store.Release(t.Context(), []store.Ending{e})
+			_, _ = f.store.Release(t.Context(), e)
 		},
 	} {
 		holder := f.taken(1)[0]
@@ -86,7 +89,8 @@ func TestAClaimOfOneOfManyHeedsNoLine(t *testing.T) {
 	waiting.ID, waiting.Place = "waits", place
 	_, err = locks.store.Acquire(t.Context(), waiting)
 	require.ErrorIs(t, err, store.ErrHeld)
-	require.NoError(t, locks.store.Release(t.Context(), []store.Ending{{Ref: holder.Ref}})[0].Err)
+	_, err = locks.store.Release(t.Context(), store.Ending{Ref: holder.Ref})
+	require.NoError(t, err)
 
 	claimed := must(locks.TryClaim(t.Context(), ready, nil))(t)
 	require.NoError(t, claimed.Complete(t.Context()))
@@ -98,7 +102,8 @@ func TestAClaimOfOneOfManyHeedsNoLine(t *testing.T) {
 	waiting.ID = "takes"
 	_, err = locks.store.Acquire(t.Context(), waiting)
 	require.NoError(t, err)
-	require.NoError(t, locks.store.Release(t.Context(), []store.Ending{{Ref: waiting.Ref}})[0].Err)
+	_, err = locks.store.Release(t.Context(), store.Ending{Ref: waiting.Ref})
+	require.NoError(t, err)
 	lock = readLock(get(t, coll, "0"), "lock")
 	assert.True(t, lock.done)
 	assert.Empty(t, lock.Line)

@@ -93,46 +93,29 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 	return counts
 }
 
-// Release releases one holder, or many as a bulk. Holders whose release does more to the document,
-// or may meet an open transaction of the caller, are released alone, beside the others. Where one write cannot name many documents each is released
-// alone, one after the other.
-func (s *docStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	one := func(e store.Ending) store.Ended { return s.releaseOne(ctx, e) }
-	if len(batch) == 1 || !s.base.WritesMany() {
-		answers := make([]store.Ended, len(batch))
-		for i, e := range batch {
-			answers[i] = one(e)
-		}
-		return answers
-	}
-	return apart(batch,
-		func(e store.Ending) bool { return s.ending(e.ID) != nil || s.writtenInTransaction(e.ID) }, one,
-		func(together []store.Ending) []store.Ended { return s.releaseTogether(ctx, together) })
-}
-
-// releaseOne takes the holder out of the document and carries out the lease's ending in the same
+// Release takes the holder out of the document and carries out the lease's ending in the same
 // step. If its reply is lost the ending is kept, and the engine calls again until a reply
 // comes. Both commands name the holder: if the lost release was applied, the retry finds
 // nothing; if the lost one arrives after the retry, it finds nothing either. If it was
 // certainly not applied, the caller is told so, and the engine goes on without the ending, or with
 // the one that takes its place.
-func (s *docStore) releaseOne(ctx context.Context, of store.Ending) (answer store.Ended) {
+func (s *docStore) Release(ctx context.Context, of store.Ending) (answer store.Ended, err error) {
 	r := of.Ref
 	if err := modeIs(r.Mode); err != nil {
-		return store.Ended{Err: err}
+		return store.Ended{}, err
 	}
 	l, _ := s.steps.Memory.Of(r.ID)
 	e := l.Own.ending
 	defer func() {
-		if e != nil && answer.Err != nil && store.IsCertain(answer.Err) && !e.doubt.Load() {
+		if e != nil && err != nil && store.IsCertain(err) && !e.doubt.Load() {
 			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[granted]) { l.Own.ending = e.otherwise })
 		}
 	}()
 	if _, err := s.base.Read(ctx); err != nil {
-		return store.Ended{Err: mongoerr.NotApplied(err)}
+		return store.Ended{}, mongoerr.NotApplied(err)
 	}
 	var seen reply
-	answer = s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
+	answer, err = s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
 		if e != nil { // a later attempt may run when the caller's session has ended
 			ctx = mongo.NewSessionContext(ctx, e.session.Swap(nil))
 		}
@@ -144,11 +127,11 @@ func (s *docStore) releaseOne(ctx context.Context, of store.Ending) (answer stor
 		seen, err = s.steps.Find(ctx, r)
 		return seen, err
 	})
-	if l.Own.gone != nil && errors.Is(answer.Err, store.ErrGone) {
+	if l.Own.gone != nil && errors.Is(err, store.ErrGone) {
 		s.freed.add(r.Key, seen.Image.Lookup("_id"))
-		return mongolease.EndedAs(seen.Record) // the lease's own transaction has released it
+		return mongolease.EndedAs(seen.Record), nil // the lease's own transaction has released it
 	}
-	return answer
+	return answer, err
 }
 
 // release takes the holder out of the document as e says, and returns the after-image. Under

@@ -13,28 +13,19 @@ import (
 // renewed alone, beside the others: the transaction may still be open, and then blocks every
 // command with a renewal of that document in it.
 func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	return apart(batch,
-		func(r store.Renewal) bool { return s.writtenInTransaction(r.ID) },
-		func(r store.Renewal) store.Renewed { return s.steps.Renew(ctx, []store.Renewal{r})[0] },
-		func(together []store.Renewal) []store.Renewed { return s.steps.Renew(ctx, together) })
-}
-
-// apart answers a batch, in its order: some entries alone and at the same time, the others
-// together.
-func apart[T, A any](batch []T, isAlone func(T) bool, one func(T) A, many func([]T) []A) []A {
 	var alone sync.WaitGroup
 	defer alone.Wait()
-	answers := make([]A, len(batch))
+	answers := make([]store.Renewed, len(batch))
 	var at []int
-	var together []T
-	for i, entry := range batch {
-		if isAlone(entry) {
-			alone.Go(func() { answers[i] = one(entry) })
+	var together []store.Renewal
+	for i, r := range batch {
+		if s.writtenInTransaction(r.ID) {
+			alone.Go(func() { answers[i] = s.steps.Renew(ctx, []store.Renewal{r})[0] })
 			continue
 		}
-		at, together = append(at, i), append(together, entry)
+		at, together = append(at, i), append(together, r)
 	}
-	for i, a := range many(together) {
+	for i, a := range s.steps.Renew(ctx, together) {
 		answers[at[i]] = a
 	}
 	return answers

@@ -83,7 +83,7 @@ func TestControlWithoutANumberALateSaveUndoesTheNextOne(t *testing.T) {
 }
 
 // The control: one that does not name the acquisition frees the next one's.
-func TestControlABulkOfDocumentsByKeyAloneFreesTheNextHolders(t *testing.T) {
+func TestControlAReleaseByKeyAloneFreesTheNextHolder(t *testing.T) {
 	t.Parallel()
 	assert.False(t, takenMeanwhile(t, true), "it is held all the same: naming the acquisition is not what protects")
 }

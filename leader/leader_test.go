@@ -50,15 +50,11 @@ func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed
 	return all
 }
 
-func (l *link) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	if !l.cut.Load() {
-		return l.Store.Release(ctx, batch)
+func (l *link) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	if l.cut.Load() {
+		return store.Ended{}, errCut
 	}
-	all := make([]store.Ended, len(batch))
-	for i := range all {
-		all[i].Err = errCut
-	}
-	return all
+	return l.Store.Release(ctx, e)
 }
 
 // noFeed hides a store's feed.

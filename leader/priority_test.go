@@ -343,9 +343,9 @@ func (c *counted) Acquire(ctx context.Context, claim store.Claim) (store.Grant, 
 	return c.Store.Acquire(ctx, claim)
 }
 
-func (c *counted) Release(ctx context.Context, batch []store.Ending) []store.Ended {
+func (c *counted) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
 	c.release.Add(1)
-	return c.Store.Release(ctx, batch)
+	return c.Store.Release(ctx, e)
 }
 
 func (c *counted) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {

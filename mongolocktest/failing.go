@@ -40,7 +40,7 @@ func (f *failing) lose(key, id string) {
 	ctx := context.Background()
 	if seen, err := f.mem.Look(ctx, []string{key}); err == nil {
 		ref := store.Ref{Key: key, ID: id, Mode: seen[0].Mode}
-		f.mem.Release(ctx, []store.Ending{{Ref: ref}}) // ErrGone: it is gone already
+		_, _ = f.mem.Release(ctx, store.Ending{Ref: ref}) // ErrGone: it is gone already
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,16 +78,11 @@ func (f *failing) Renew(ctx context.Context, batch []store.Renewal) []store.Rene
 	return answers
 }
 
-func (f *failing) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	err := f.failure()
-	if err == nil {
-		return f.mem.Release(ctx, batch)
+func (f *failing) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	if err := f.failure(); err != nil {
+		return store.Ended{}, err
 	}
-	answers := make([]store.Ended, len(batch))
-	for i := range answers {
-		answers[i].Err = err
-	}
-	return answers
+	return f.mem.Release(ctx, e)
 }
 
 func (f *failing) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {

@@ -178,12 +178,10 @@ func (e *leaseStore) prolong(id string, d time.Duration) {
 	}
 }
 
-// Release ends runs in the way that ended has recorded. A run that the lease engine gives back
+// Release ends a run in the way that ended has recorded. A run that the lease engine gives back
 // by itself was granted too late to begin, or was lost while its function ran.
-func (e *leaseStore) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := make([]store.Ended, len(batch))
-	sideBySide(len(batch), func(i int) { answers[i].Err = e.release(ctx, batch[i].Ref) })
-	return answers
+func (e *leaseStore) Release(ctx context.Context, of store.Ending) (store.Ended, error) {
+	return store.Ended{}, e.release(ctx, of.Ref)
 }
 
 func (e *leaseStore) release(ctx context.Context, r store.Ref) (err error) {

@@ -62,10 +62,9 @@
 //     record, unless waiters stand in line. A store may support
 //     Exclusive alone: then other claims answer an error that matches
 //     [errors.ErrUnsupported] and ErrNotApplied.
-//  14. Bulks. In a batch of releases a fault belongs only to the entries whose release it leaves
-//     unknown. The engine asks again about these; those that were released are gone by then. If
-//     some holders were gone before and the store cannot tell which, it answers ErrGone for
-//     each that may have been.
+//  14. Releases. The engine asks again about a release of unknown outcome: the holder is gone by
+//     then if the first was applied, which the store answers with ErrGone. Many are asked for side
+//     by side, some of them of one key.
 //  15. Line. A place stands in the line from a refused claim until a grant to it, Leave, a grant
 //     that passes it, or until long after it is stale. Who joins comes last. A key is granted only
 //     in its turn ([Status].Turn): compared and swapped in the step of the grant, so that no
@@ -76,12 +75,11 @@
 // # What the engine promises a store
 //
 // A claim of permits has a Limit of at least 1 and a Weight of at most that.
-// IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024 bytes. Every
-// context has a deadline, except those of Watch and List.
-// A call that writes never gets the caller's own context, but one that carries the caller's
-// values (a store strips driver sessions from it itself). A batch of renewals has at most 1,000
-// entries and names no ID twice; each holder has at most one renewal under way. A batch of
-// releases is as large, and may have several holders of one key. A grant that arrives after its deadline is given back. A claim whose outcome is
-// unknown is undone: Undo is repeated until it settles or the TTL is over, one call at a time.
-// Break removes a holder only after a Break has marked it.
+// IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024 bytes. Every context
+// has a deadline, except those of Watch and List. A call that writes never gets the caller's own
+// context, but one that carries the caller's values (a store strips driver sessions from it
+// itself). A batch of renewals has at most 1,000 entries and names no ID twice; each holder has at
+// most one renewal under way, and at most one release. A grant that arrives after its deadline is
+// given back. A claim whose outcome is unknown is undone: Undo is repeated until it settles or the
+// TTL is over, one call at a time. Break removes a holder only after a Break has marked it.
 package store

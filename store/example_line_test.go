@@ -34,7 +34,7 @@ func ExampleClaim() {
 	_, err = s.Acquire(ctx, waiter)
 	fmt.Println("waiter:", errors.Is(err, store.ErrHeld))
 
-	ended := s.Release(ctx, []store.Ending{{Ref: claim("holder").Ref}})[0]
+	ended, err := s.Release(ctx, store.Ending{Ref: claim("holder").Ref})
 	fmt.Println("who waits is known:", ended.Line[0] == waiter.Place)
 	_, err = s.Acquire(ctx, claim("somebody"))
 	fmt.Println("somebody:", err)

@@ -196,7 +196,6 @@ type Ending struct {
 type Ended struct {
 	Line []Place // who waits, in order, without places that are stale
 	Left int     // how many permits, or holders in other modes, are left that have not run out, by their dates
-	Err  error
 }
 
 // A Store keeps the holders of keys. The package comment numbers its duties.
@@ -210,10 +209,9 @@ type Store interface {
 	// other that is absent, released or expired.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
 
-	// Release removes each holder of the batch and answers in the same order. It is ErrGone if
-	// the record has no holder with that ID. An expired holder that is still there is removed
-	// too.
-	Release(ctx context.Context, batch []Ending) []Ended
+	// Release removes a holder. It is ErrGone if the record has no holder with that ID. An expired
+	// holder that is still there is removed too.
+	Release(ctx context.Context, e Ending) (Ended, error)
 
 	// Leave takes a place out of the line of a key. With silent, it does so only if the place is
 	// the first in line: its waiter was offered the key and did not take it. It returns the key as

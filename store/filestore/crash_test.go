@@ -35,7 +35,8 @@ func (s onDisk) Extend(key, _ string) error {
 }
 
 func (s onDisk) Release(key, _ string) error {
-	return s.Store.Release(context.Background(), []store.Ending{{Ref: mine(key).Ref}})[0].Err
+	_, err := s.Store.Release(context.Background(), store.Ending{Ref: mine(key).Ref})
+	return err
 }
 
 func (s onDisk) Find(key, _ string) (left time.Duration, others bool, err error) {

@@ -115,21 +115,13 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// Release answers each entry of the batch in its place. With Keep, the holder is marked as
-// released and stays until Keep after its grant.
-func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := make([]store.Ended, len(batch))
-	for i, e := range batch {
-		answers[i] = s.release(ctx, e)
-	}
-	return answers
-}
-
-func (s *Store) release(ctx context.Context, e store.Ending) (answer store.Ended) {
+// Release removes a holder. With Keep, the holder is marked as released and stays until Keep after its
+// grant.
+func (s *Store) Release(ctx context.Context, e store.Ending) (answer store.Ended, err error) {
 	if err := refuse(ctx, e.Ref); err != nil {
-		return store.Ended{Err: err}
+		return store.Ended{}, err
 	}
-	err := s.edit(ctx, e.Key, func(rec *record, now time.Time) (change, error) {
+	err = s.edit(ctx, e.Key, func(rec *record, now time.Time) (change, error) {
 		h := rec.holder(e.ID)
 		if h == nil {
 			return leave, store.ErrGone
@@ -144,9 +136,9 @@ func (s *Store) release(ctx context.Context, e store.Ending) (answer store.Ended
 		return what, nil
 	})
 	if err != nil {
-		return store.Ended{Err: err}
+		return store.Ended{}, err
 	}
-	return answer
+	return answer, nil
 }
 
 // Leave takes a place out of the line. It removes the file if the place was all that the file

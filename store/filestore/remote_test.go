@@ -22,7 +22,7 @@ type call struct {
 	Ref    store.Ref
 	From   *store.Ref
 	Batch  []store.Renewal
-	Ends   []store.Ending
+	End    store.Ending
 	Place  store.Place
 	Silent bool
 	Reason string
@@ -32,7 +32,7 @@ type call struct {
 type result struct {
 	Grant   store.Grant
 	Renewed []store.Renewed // without their errors
-	Ended   []store.Ended   // without their errors
+	Ended   store.Ended
 	Errs    []*verdict
 	Status  store.Status
 	Settled bool
@@ -105,11 +105,7 @@ func answer(s *filestore.Store, w http.ResponseWriter, r *http.Request) {
 	case "transfer":
 		res.Grant, err = s.Transfer(ctx, *c.From, c.Claim)
 	case "release":
-		res.Ended = s.Release(ctx, c.Ends)
-		for i := range res.Ended {
-			res.Errs = append(res.Errs, pack(res.Ended[i].Err))
-			res.Ended[i].Err = nil
-		}
+		res.Ended, err = s.Release(ctx, c.End)
 	case "leave":
 		res.Status, err = s.Leave(ctx, c.Ref.Key, c.Place, c.Silent)
 	case "undo":
@@ -163,18 +159,9 @@ func (p inProcesses) Transfer(ctx context.Context, from store.Ref, to store.Clai
 	return res.Grant, res.Err.unpack()
 }
 
-func (p inProcesses) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	res := p.one().call(ctx, call{Op: "release", Ends: batch})
-	answers := make([]store.Ended, len(batch))
-	for i := range answers {
-		if res.Err != nil {
-			answers[i].Err = res.Err.unpack()
-			continue
-		}
-		answers[i] = res.Ended[i]
-		answers[i].Err = res.Errs[i].unpack()
-	}
-	return answers
+func (p inProcesses) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	res := p.one().call(ctx, call{Op: "release", End: e})
+	return res.Ended, res.Err.unpack()
 }
 
 func (p inProcesses) Leave(ctx context.Context, key string, place store.Place, silent bool) (store.Status, error) {

@@ -124,31 +124,27 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// Release answers each entry of the batch in its place. With Keep, the holder is marked as
-// released and stays until Keep after its grant.
-func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := make([]store.Ended, len(batch))
+// Release removes a holder. With Keep, the holder is marked as released and stays until Keep after
+// its grant.
+func (s *Store) Release(ctx context.Context, e store.Ending) (ended store.Ended, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, e := range batch {
-		rec, h, err := s.find(ctx, e.Ref)
-		if err != nil {
-			answers[i].Err = err
-			continue
-		}
-		if e.Keep > 0 && h.since.Add(e.Keep).After(s.clock()) {
-			h.released, h.expireAt = true, h.since.Add(e.Keep)
-		} else {
-			s.drop(e.Key, rec, e.ID)
-		}
-		if len(rec.holders) > 0 {
-			answers[i].Left = rec.live(s.clock())
-		}
-		if len(rec.line) > 0 {
-			answers[i].Line = rec.seen(e.Key, s.clock()).Waiting("", "")
-		}
+	rec, h, err := s.find(ctx, e.Ref)
+	if err != nil {
+		return ended, err
 	}
-	return answers
+	if e.Keep > 0 && h.since.Add(e.Keep).After(s.clock()) {
+		h.released, h.expireAt = true, h.since.Add(e.Keep)
+	} else {
+		s.drop(e.Key, rec, e.ID)
+	}
+	if len(rec.holders) > 0 {
+		ended.Left = rec.live(s.clock())
+	}
+	if len(rec.line) > 0 {
+		ended.Line = rec.seen(e.Key, s.clock()).Waiting("", "")
+	}
+	return ended, nil
 }
 
 // Leave takes a place out of the line. It removes the record if the place was all that it held.

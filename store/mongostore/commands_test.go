@@ -260,7 +260,7 @@ func TestEachStepOfALineSendsWhatTheProtocolSays(t *testing.T) {
 	f.held(f.store, three)
 	f.expect("a waiter on a key that is known to be held", []string{string(three.Place)}, sentWait("ID"))
 
-	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: one.Ref, Line: true}})[0]
+	ended, err := f.store.Release(f.ctx(), store.Ending{Ref: one.Ref, Line: true})
 	assert.Equal(t, store.Ended{Line: []store.Place{two.Place, three.Place}}, ended)
 	f.expect("a release with a line", names, sentLeaveOfOne("ID", sentSoftly))
 	two.Offered = true

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/knob"
-	"github.com/mongolock/mongolock/store"
 )
 
 // Each control takes one safety out and shows that a test of this package notices. The
@@ -52,14 +51,9 @@ func TestControlAHandOverByKeyAloneTakesAnotherHoldersKey(t *testing.T) {
 	assert.True(t, handedOverLate(t), "spared all the same: rev is not what protects")
 }
 
-func TestControlABulkOfReleasesByKeyRemovesTheNextHolder(t *testing.T) {
+func TestControlAReleaseByKeyRemovesTheNextHolder(t *testing.T) {
 	faulty(t, &knob.ReleaseByKey)
 	assert.False(t, takenMeanwhile(t), "held all the same: the ID is not what protects")
-}
-
-func TestControlABulkThatDropsLinesTellsNoWaiter(t *testing.T) {
-	faulty(t, &knob.ReleaseDropsLine)
-	assert.Empty(t, awaitedDuringABulk(t, store.Exclusive), "told all the same: it is not the condition that finds the waiter")
 }
 
 func TestControlEachRaceOfTheLineIsLostWithoutItsSafety(t *testing.T) {

@@ -75,7 +75,8 @@ func (f *fixture) acquire(s *Store, c store.Claim) store.Grant {
 
 // released releases one holder.
 func released(ctx context.Context, s *Store, r store.Ref, keep time.Duration) error {
-	return s.Release(ctx, []store.Ending{{Ref: r, Keep: keep}})[0].Err
+	_, err := s.Release(ctx, store.Ending{Ref: r, Keep: keep})
+	return err
 }
 
 // waits claims a key for one who waits, and is refused.

@@ -17,17 +17,13 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return s.steps.Renew(ctx, batch)
 }
 
-// Release releases one holder with one command in most cases, and many as a bulk.
-func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	if len(batch) != 1 {
-		return s.releaseMany(ctx, batch)
-	}
-	e := batch[0]
+// Release releases a holder, with one command in most cases.
+func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
 	if err := knownMode(e.Mode); err != nil {
-		return []store.Ended{{Err: err}}
+		return store.Ended{}, err
 	}
 	coll := s.steps.Gently(e.ID, e.Keep)
-	return []store.Ended{s.steps.Release(ctx, e.Ref, func(ctx context.Context) (reply, error) {
+	return s.steps.Release(ctx, e.Ref, func(ctx context.Context) (reply, error) {
 		t, stays, err := s.steps.Stays(ctx, e.Ref, e.Keep)
 		switch {
 		case err != nil:
@@ -41,7 +37,7 @@ func (s *Store) Release(ctx context.Context, batch []store.Ending) []store.Ended
 			what = mongolease.Leave
 		}
 		return s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, coll)
-	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })}
+	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })
 }
 
 // releaseNow deletes the document of an exclusive holder, if nobody is in line; that is a guess,

@@ -77,13 +77,14 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 
 	f.release(two.Ref)
 	f.tap.Take()
-	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: one.Ref}})[0]
+	ended, err := f.store.Release(f.ctx(), store.Ending{Ref: one.Ref})
+	require.NoError(t, err)
 	assert.Equal(t, store.Ended{Line: []store.Place{writer.Place, waiting.Place}}, ended)
 	f.expect("the last leave, for a writer", names, sentLeave("ID", sentSoftly))
 	writer.Offered = true
 	f.acquire(f.store, writer)
 	f.expect("the writer's turn", []string{writer.ID, string(writer.Place)}, sentOffer("ID", "ID2"))
-	f.store.Release(f.ctx(), []store.Ending{{Ref: writer.Ref, Line: true}})
+	_, _ = f.store.Release(f.ctx(), store.Ending{Ref: writer.Ref, Line: true})
 	f.tap.Take()
 	waiting.Offered = true
 	f.acquire(f.store, waiting)
@@ -116,7 +117,8 @@ func TestEachStepOfAPermitSendsWhatTheProtocolSays(t *testing.T) {
 	f.expect("the second permit", names, sentInsert("permits", "ID2"), sentFind, sentJoin("ID2"))
 	f.held(f.store, heavy)
 	f.expect("one of several", names, sentFind, sentWait("ID4"))
-	ended := f.store.Release(f.ctx(), []store.Ending{{Ref: two.Ref}})[0]
+	ended, err := f.store.Release(f.ctx(), store.Ending{Ref: two.Ref})
+	require.NoError(t, err)
 	assert.Equal(t, store.Ended{Line: []store.Place{heavy.Place}, Left: 1}, ended)
 	f.expect("a leave, for one in line", names, strings.Replace(sentLeave("ID2", sentSoftly), "shared", "permits", 1))
 }

@@ -49,14 +49,12 @@ func (s tokenInRecord) Transfer(ctx context.Context, from store.Ref, to store.Cl
 	return s.number(to.Key, g, err)
 }
 
-func (s tokenInRecord) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		answer := s.end(e)
-		if answer.Err == nil && s.atRelease {
-			s.forget(e.Key)
-		}
-		return answer
-	})
+func (s tokenInRecord) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	answer, err := s.end(e)
+	if err == nil && s.atRelease {
+		s.forget(e.Key)
+	}
+	return answer, err
 }
 
 func (s tokenInRecord) Purge(key string) error {

@@ -48,14 +48,12 @@ func (s foreignIsHeld) Acquire(ctx context.Context, c store.Claim) (store.Grant,
 
 type foreignReleased struct{ sound }
 
-func (s foreignReleased) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		answer := s.end(e)
-		if errors.Is(answer.Err, store.ErrForeign) {
-			s.Delete(e.Key)
-		}
-		return answer
-	})
+func (s foreignReleased) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	answer, err := s.end(e)
+	if errors.Is(err, store.ErrForeign) {
+		s.Delete(e.Key)
+	}
+	return answer, err
 }
 
 // foreignLeft takes a record that it cannot read for one without a line.

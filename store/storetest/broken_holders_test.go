@@ -8,51 +8,36 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// eachRelease implements Release by a function for one entry.
-func eachRelease(batch []store.Ending, release func(store.Ending) store.Ended) []store.Ended {
-	answers := make([]store.Ended, len(batch))
-	for i, e := range batch {
-		answers[i] = release(e)
-	}
-	return answers
-}
-
 type releaseByKey struct{ sound }
 
-func (s releaseByKey) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		if h, _ := s.holder(e.Key); h.ID != "" {
-			e.ID = h.ID
-		}
-		return s.end(e)
-	})
+func (s releaseByKey) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	if h, _ := s.holder(e.Key); h.ID != "" {
+		e.ID = h.ID
+	}
+	return s.end(e)
 }
 
 type releaseWithoutEffect struct{ sound }
 
-func (releaseWithoutEffect) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return make([]store.Ended, len(batch))
+func (releaseWithoutEffect) Release(context.Context, store.Ending) (store.Ended, error) {
+	return store.Ended{}, nil
 }
 
 type keepIgnored struct{ sound }
 
-func (s keepIgnored) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		e.Keep = 0
-		return s.end(e)
-	})
+func (s keepIgnored) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	e.Keep = 0
+	return s.end(e)
 }
 
 // keepThatOnlyRenews sets another expiry, but does not mark the holder as released.
 type keepThatOnlyRenews struct{ sound }
 
-func (s keepThatOnlyRenews) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		if e.Keep == 0 {
-			return s.end(e)
-		}
-		return store.Ended{Err: s.Renew(ctx, []store.Renewal{{Ref: e.Ref, TTL: e.Keep}})[0].Err}
-	})
+func (s keepThatOnlyRenews) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	if e.Keep == 0 {
+		return s.end(e)
+	}
+	return store.Ended{}, s.Renew(ctx, []store.Renewal{{Ref: e.Ref, TTL: e.Keep}})[0].Err
 }
 
 // keptThenBroken tells a holder of a break that came after its release.
@@ -63,13 +48,11 @@ type keptThenBroken struct {
 
 func newKeptThenBroken() store.Store { return keptThenBroken{newSound(), new(sync.Map), new(sync.Map)} }
 
-func (s keptThenBroken) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		if e.Keep > 0 {
-			s.kept.Store(e.ID, true)
-		}
-		return s.end(e)
-	})
+func (s keptThenBroken) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	if e.Keep > 0 {
+		s.kept.Store(e.ID, true)
+	}
+	return s.end(e)
 }
 
 func (s keptThenBroken) Break(ctx context.Context, r store.Ref, reason string, now bool) error {

@@ -202,12 +202,9 @@ func (s lineGoesWithItsHolder) tidy(key string) {
 	}
 }
 
-func (s lineGoesWithItsHolder) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := s.Store.Release(ctx, batch)
-	for _, e := range batch {
-		s.tidy(e.Key)
-	}
-	return answers
+func (s lineGoesWithItsHolder) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	defer s.tidy(e.Key)
+	return s.Store.Release(ctx, e)
 }
 
 func (s lineGoesWithItsHolder) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
@@ -229,14 +226,12 @@ func (s lineGoesWithATransfer) Transfer(ctx context.Context, from store.Ref, to 
 
 type keepForgetsTheLine struct{ sound }
 
-func (s keepForgetsTheLine) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		answer := s.end(e)
-		if e.Keep > 0 {
-			answer.Line = nil
-		}
-		return answer
-	})
+func (s keepForgetsTheLine) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	answer, err := s.end(e)
+	if e.Keep > 0 {
+		answer.Line = nil
+	}
+	return answer, err
 }
 
 type hintOfHeldBelieved struct{ sound }
@@ -271,12 +266,10 @@ func (s hintOfPlaceBelieved) Acquire(ctx context.Context, c store.Claim) (store.
 // hintOfLineBelieved looks for waiters only if some are known.
 type hintOfLineBelieved struct{ sound }
 
-func (s hintOfLineBelieved) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		answer := s.end(e)
-		if !e.Line {
-			answer.Line = nil
-		}
-		return answer
-	})
+func (s hintOfLineBelieved) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	answer, err := s.end(e)
+	if !e.Line {
+		answer.Line = nil
+	}
+	return answer, err
 }

@@ -133,25 +133,21 @@ func (s writerSeesNoReaders) Acquire(ctx context.Context, c store.Claim) (store.
 
 type lastLeavesTheRecord struct{ sound }
 
-func (s lastLeavesTheRecord) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		answer := s.end(e)
-		if h, _ := s.holder(e.Key); answer.Err == nil && h.ID == "" && shares(e.Mode) {
-			_, _ = s.Store.Acquire(ctx, store.Claim{Ref: e.Ref, TTL: 1})
-		}
-		return answer
-	})
+func (s lastLeavesTheRecord) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	answer, err := s.end(e)
+	if h, _ := s.holder(e.Key); err == nil && h.ID == "" && shares(e.Mode) {
+		_, _ = s.Store.Acquire(ctx, store.Claim{Ref: e.Ref, TTL: 1})
+	}
+	return answer, err
 }
 
 type keepForAll struct{ sound }
 
-func (s keepForAll) Release(_ context.Context, batch []store.Ending) []store.Ended {
-	return eachRelease(batch, func(e store.Ending) store.Ended {
-		if e.Keep > 0 {
-			s.others(e.Ref, func(r store.Ref, _ store.Holder) { s.end(store.Ending{Ref: r, Keep: e.Keep}) })
-		}
-		return s.end(e)
-	})
+func (s keepForAll) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	if e.Keep > 0 {
+		s.others(e.Ref, func(r store.Ref, _ store.Holder) { s.end(store.Ending{Ref: r, Keep: e.Keep}) })
+	}
+	return s.end(e)
 }
 
 type breakOfAll struct{ sound }

@@ -49,8 +49,8 @@ func (s sound) holder(key string) (store.Holder, store.Status) {
 }
 
 // end releases one holder.
-func (s sound) end(e store.Ending) store.Ended {
-	return s.Store.Release(context.Background(), []store.Ending{e})[0]
+func (s sound) end(e store.Ending) (store.Ended, error) {
+	return s.Store.Release(context.Background(), e)
 }
 
 // remove removes the first holder of key.

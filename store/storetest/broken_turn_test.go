@@ -118,16 +118,14 @@ func (s stalePlacesCount) Acquire(ctx context.Context, c store.Claim) (store.Gra
 // stalePlacesTold answers a release with all who stood in line.
 type stalePlacesTold struct{ sound }
 
-func (s stalePlacesTold) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	all := s.Store.Release(ctx, batch)
-	for i, e := range batch {
-		_, status := s.holder(e.Key)
-		all[i].Line = nil
-		for _, w := range status.Line {
-			all[i].Line = append(all[i].Line, w.Place)
-		}
+func (s stalePlacesTold) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+	answer, err := s.end(e)
+	_, status := s.holder(e.Key)
+	answer.Line = nil
+	for _, w := range status.Line {
+		answer.Line = append(answer.Line, w.Place)
 	}
-	return all
+	return answer, err
 }
 
 // placesFor takes out all places that were not seen for so long, also that of the claimant.

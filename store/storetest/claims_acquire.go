@@ -76,7 +76,7 @@ func aRefusedClaimLeavesNoTrace(e *env) {
 	h := e.hold(e.key("held"), long)
 	rival := e.claim(h.Key, long)
 	e.unchanged(h.Key, func() { e.refused(rival) })
-	err := e.end(rival.Ref, 0).Err
+	err := e.end(rival.Ref, 0)
 	e.gone("release of a refused claim", err)
 	e.release(h.Ref)
 	e.free(h.Key)
@@ -187,7 +187,7 @@ func twoContendersNeverHoldTheKeyAtOnce(e *env) {
 				if err == nil {
 					section(h)
 					served++
-					err = e.end(h.Ref, 0).Err
+					err = e.end(h.Ref, 0)
 				}
 				if err != nil && !errors.Is(err, store.ErrHeld) {
 					e.Errorf("contending for %q: %v", key, err)

@@ -25,7 +25,8 @@ func (e *env) calls(h held) map[Op]func(context.Context) error {
 			return e.store.Renew(ctx, []store.Renewal{{Ref: h.Ref, TTL: long}})[0].Err
 		},
 		OpRelease: func(ctx context.Context) error {
-			return e.store.Release(ctx, []store.Ending{{Ref: h.Ref}})[0].Err
+			_, err := e.store.Release(ctx, store.Ending{Ref: h.Ref})
+			return err
 		},
 		OpLeave: func(ctx context.Context) error {
 			_, err := e.store.Leave(ctx, h.Key, "x:here:0", false)

@@ -60,7 +60,7 @@ func anExpiredHolderCanBeReleased(e *env) {
 	e.outlive(h)
 	e.release(h.Ref)
 	e.free(h.Key)
-	err := e.end(h.Ref, 0).Err
+	err := e.end(h.Ref, 0)
 	e.gone("a second release", err)
 }
 
@@ -79,7 +79,7 @@ func aTakeoverReplacesTheExpiredHolder(e *env) {
 	e.unchanged(h.Key, func() {
 		_, err := e.renew(old.Ref, long)
 		e.gone("renewal of the expired holder", err)
-		err = e.end(old.Ref, 0).Err
+		err = e.end(old.Ref, 0)
 		e.gone("release of the expired holder", err)
 	})
 }

@@ -33,8 +33,8 @@ func (e *env) isForeign(h held, intact func() error) {
 		_, acquire := e.try(c)
 		_, renew := e.renew(h.Ref, long)
 		_, transfer := e.transfer(h.Ref, e.claim(h.Key, long))
-		release := e.end(h.Ref, 0).Err
-		keep := e.end(h.Ref, long).Err
+		release := e.end(h.Ref, 0)
+		keep := e.end(h.Ref, long)
 		_, leave := e.store.Leave(e.ctx(), h.Key, c.Place, false)
 		for what, err := range map[string]error{
 			"claim": acquire, "renewal": renew, "transfer": transfer, "release": release, "release, kept": keep, "leave": leave,

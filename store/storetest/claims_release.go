@@ -39,7 +39,7 @@ func aReleaseAffectsOnlyTheHolderItNames(e *env) {
 		for _, keep := range []time.Duration{0, short, 2 * long} {
 			e.unchanged(h.Key, func() {
 				e.unchanged(other.Key, func() {
-					e.gone("release of "+what, e.end(r, keep).Err)
+					e.gone("release of "+what, e.end(r, keep))
 				})
 			})
 		}
@@ -49,12 +49,12 @@ func aReleaseAffectsOnlyTheHolderItNames(e *env) {
 func aSecondReleaseAnswersErrGone(e *env) {
 	h := e.hold(e.key("released"), long)
 	e.release(h.Ref)
-	err := e.end(h.Ref, 0).Err
+	err := e.end(h.Ref, 0)
 	e.gone("a second release", err)
 
 	next := e.hold(h.Key, long)
 	e.unchanged(h.Key, func() {
-		err := e.end(h.Ref, 0).Err
+		err := e.end(h.Ref, 0)
 		e.gone("a third release, while another holds the key", err)
 	})
 	e.holds(next)
@@ -64,7 +64,7 @@ func aSecondReleaseAnswersErrGone(e *env) {
 // caller's clock this is known only to within the time that the grant took.
 func (e *env) keep(h held, d time.Duration) (promised, free time.Time) {
 	e.Helper()
-	if err := e.end(h.Ref, d).Err; err != nil {
+	if err := e.end(h.Ref, d); err != nil {
 		e.Fatalf("release, kept for %v: %v", d, err)
 	}
 	return h.sent.Add(d), h.replied.Add(d + e.slack())
@@ -118,7 +118,7 @@ func aKeptKeyCannotBeRenewedOrTransferred(e *env) {
 		e.Errorf("the key was kept for %v, but %v are left", 2*long, left)
 	}
 	// The same release again, as after a lost reply.
-	if err := e.end(h.Ref, 2*long).Err; err != nil && !errors.Is(err, store.ErrGone) {
+	if err := e.end(h.Ref, 2*long); err != nil && !errors.Is(err, store.ErrGone) {
 		e.Errorf("the same release again: %v", err)
 	}
 	e.refused(e.claim(h.Key, long))

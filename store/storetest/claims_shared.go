@@ -102,7 +102,7 @@ func readersThatJoinAtOnceAllHoldTheKey(e *env) {
 		e.heldBy(key, joined...)
 		for _, h := range joined {
 			wg.Go(func() {
-				if err := e.end(h.Ref, 0).Err; err != nil {
+				if err := e.end(h.Ref, 0); err != nil {
 					e.Errorf("release: %v", err)
 				}
 			})
@@ -150,7 +150,7 @@ func aReaderIsUnaffectedWhenOthersComeAndGo(e *env) {
 	dies := e.granted(e.reader(key, short))
 	leaves := e.granted(e.reader(key, long))
 	e.release(leaves.Ref)
-	err := e.end(leaves.Ref, 0).Err
+	err := e.end(leaves.Ref, 0)
 	e.gone("a repeated release", err)
 	e.outlive(dies)
 	e.readers(key, 2) // which removes the expired holder
@@ -192,7 +192,7 @@ func theLastSharerToLeaveRemovesTheRecord(e *env) {
 func aKeptReaderStaysAndAffectsNoOther(e *env) {
 	key := e.key("kept")
 	kept, other := e.granted(e.reader(key, long)), e.granted(e.reader(key, long))
-	if err := e.end(kept.Ref, 2*short).Err; err != nil {
+	if err := e.end(kept.Ref, 2*short); err != nil {
 		e.Fatalf("release: %v", err)
 	}
 	e.heldBy(key, kept, other)

@@ -110,7 +110,7 @@ func aHolderRemovedByHandIsGone(e *env) {
 	e.free(h.Key)
 	_, renewal := e.renew(h.Ref, long)
 	_, transfer := e.transfer(h.Ref, e.claim(h.Key, long))
-	release := e.end(h.Ref, 0).Err
+	release := e.end(h.Ref, 0)
 	for what, err := range map[string]error{
 		"renewal": renewal, "transfer": transfer, "release": release,
 		"break": e.store.Break(e.ctx(), h.Ref, "why not", true),

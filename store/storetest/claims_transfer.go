@@ -48,7 +48,7 @@ func aTransferTakesTheHoldersPlace(e *env) {
 	e.unchanged(to.Key, func() {
 		_, err := e.renew(from.Ref, 2*long)
 		e.gone("renewal of the old holder", err)
-		err = e.end(from.Ref, 0).Err
+		err = e.end(from.Ref, 0)
 		e.gone("release of the old holder", err)
 		_, err = e.transfer(from.Ref, e.claim(to.Key, 2*long))
 		e.gone("a second transfer", err)

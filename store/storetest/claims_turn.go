@@ -95,7 +95,7 @@ func contendersAreServedInTheOrderOfTheirLine(e *env) {
 					mu.Lock()
 					served = append(served, c.Place)
 					mu.Unlock()
-					err = e.end(h.Ref, 0).Err
+					err = e.end(h.Ref, 0)
 				}
 				switch {
 				case err == nil:
@@ -189,7 +189,7 @@ func aReleaseTellsWhoStillCounts(e *env) {
 	dead, alive := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
 	e.unseen(dead, store.PlaceFor+2*time.Second)
 	e.waits(alive)
-	e.ended("the awaited", e.releaseMany(store.Ending{Ref: h.Ref})[0], 0, alive)
+	e.ends("the awaited", store.Ending{Ref: h.Ref}, 0, alive)
 }
 
 // aWaiterThatIsSeenIsNotPassed: neither one that asks again, nor one that comes late but before
@@ -245,9 +245,9 @@ func aWaitingWriterKeepsNewSharersOut(e *env) {
 			e.Errorf("renewal of the live sharer: %v", err)
 		}
 		e.heldBy(h.Key, h, other)
-		e.ended("a sharer", e.end(h.Ref, 0), 1, writer, sharer)
+		e.ends("a sharer", store.Ending{Ref: h.Ref}, 1, writer, sharer)
 		e.waits(writer)
-		e.ended("the last sharer", e.end(other.Ref, 0), 0, writer, sharer)
+		e.ends("the last sharer", store.Ending{Ref: other.Ref}, 0, writer, sharer)
 		e.waits(sharer)
 		next := e.granted(e.anew(writer))
 		e.waits(sharer)
@@ -292,10 +292,10 @@ func asManyPermitsAreOfferedAsAreFree(e *env) {
 	}
 	a, b := e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 3, long))
 	c, d := e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 3, long))
-	e.ended("a permit", e.end(all[0].Ref, 0), 2, a, b, c, d)
+	e.ends("a permit", store.Ending{Ref: all[0].Ref}, 2, a, b, c, d)
 	e.waits(b)
 	e.refused(e.permit(key, 3, long))
-	e.ended("a permit", e.end(all[1].Ref, 0), 1, a, b, c, d)
+	e.ends("a permit", store.Ending{Ref: all[1].Ref}, 1, a, b, c, d)
 	e.waits(c)
 	second := e.granted(e.anew(b)) // before the first has come
 	e.places("grant", second.grant.Line, a, c, d)
@@ -316,11 +316,11 @@ func aHeavyClaimIsNotOvertaken(e *env) {
 	key := e.key("weights")
 	one, other := e.granted(e.weighing(key, 2, 4, long)), e.granted(e.weighing(key, 2, 4, long))
 	heavy, light, last := e.waits(e.weighing(key, 3, 4, long)), e.waits(e.permit(key, 4, long)), e.waits(e.permit(key, 4, long))
-	e.ended("2 permits", e.end(one.Ref, 0), 2, heavy, light, last)
+	e.ends("2 permits", store.Ending{Ref: one.Ref}, 2, heavy, light, last)
 	e.waits(light)
 	e.refused(e.permit(key, 4, long))
 	e.waits(heavy)
-	e.ended("2 permits", e.end(other.Ref, 0), 0, heavy, light, last)
+	e.ends("2 permits", store.Ending{Ref: other.Ref}, 0, heavy, light, last)
 	e.waits(last) // 3 and 1 before it
 	next := e.granted(e.anew(light))
 	e.waits(last)

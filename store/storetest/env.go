@@ -133,25 +133,32 @@ func (e *env) refusal(c store.Claim, err error) *store.HeldError {
 	return refusal
 }
 
-// end releases one holder.
-func (e *env) end(r store.Ref, keep time.Duration) store.Ended {
+// end releases a holder.
+func (e *env) end(r store.Ref, keep time.Duration) error {
 	e.Helper()
-	answers := e.store.Release(e.ctx(), []store.Ending{{Ref: r, Keep: keep}})
-	if len(answers) != 1 {
-		e.Errorf("a batch of one got %d answers", len(answers))
-		return store.Ended{}
-	}
-	return answers[0]
+	_, err := e.store.Release(e.ctx(), store.Ending{Ref: r, Keep: keep})
+	return err
 }
 
 // release releases a holder that must be there, and returns who waits.
 func (e *env) release(r store.Ref) []store.Place {
 	e.Helper()
-	answer := e.end(r, 0)
-	if answer.Err != nil {
-		e.Fatalf("release of %q: %v", r.Key, answer.Err)
+	answer, err := e.store.Release(e.ctx(), store.Ending{Ref: r})
+	if err != nil {
+		e.Fatalf("release of %q: %v", r.Key, err)
 	}
 	return answer.Line
+}
+
+// ends releases a holder, and checks the answer: how many holders are left, and who waits.
+func (e *env) ends(what string, of store.Ending, left int, line ...store.Claim) store.Ended {
+	e.Helper()
+	answer, err := e.store.Release(e.ctx(), of)
+	if err != nil || answer.Left != left {
+		e.Errorf("release of %s: %d holders are left, %v; want %d", what, answer.Left, err, left)
+	}
+	e.places("release of "+what, answer.Line, line...)
+	return answer
 }
 
 func (e *env) transfer(from store.Ref, to store.Claim) (held, error) {

@@ -43,25 +43,16 @@ func (f *Faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 	return answers
 }
 
-// Release answers every entry of a batch with the fault, if there is one.
-func (f *Faulty) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	refs := make([]store.Ref, len(batch))
-	for i, e := range batch {
-		refs[i] = e.Ref
-	}
-	mine := slices.Clone(batch)
-	var answers []store.Ended
-	if err := f.do(ctx, OpRelease, refs, func(ctx context.Context) error {
-		answers = f.Store.Release(ctx, mine)
-		return nil
+// Release passes the call on, or does what a Fault says.
+func (f *Faulty) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	var answer store.Ended // not a named result: a late call writes it after Release has returned
+	if err := f.do(ctx, OpRelease, []store.Ref{e.Ref}, func(ctx context.Context) (err error) {
+		answer, err = f.Store.Release(ctx, e)
+		return err
 	}); err != nil {
-		failed := make([]store.Ended, len(batch))
-		for i := range failed {
-			failed[i].Err = err
-		}
-		return failed
+		return store.Ended{}, err
 	}
-	return answers
+	return answer, nil
 }
 
 // Leave passes the call on, or does what a Fault says.

@@ -150,7 +150,7 @@ func TestLandAppliesALateCallOnce(t *testing.T) {
 		synctest.Wait()
 		f.Land() // before the caller gives up
 		assert.Equal(t, "late", holderOf(t, f, "k"))
-		f.Store.Release(t.Context(), []store.Ending{{Ref: claimOf("k", "late").Ref}})
+		_, _ = f.Store.Release(t.Context(), store.Ending{Ref: claimOf("k", "late").Ref})
 		time.Sleep(time.Minute)
 		assert.Empty(t, holderOf(t, f, "k"), "the call was applied a second time")
 	})
@@ -170,7 +170,8 @@ func TestFaultsOfNextComeBeforeThoseOfUntil(t *testing.T) {
 	f.Next(0, answer(errors.New("never")))
 
 	release := func() error {
-		return f.Release(t.Context(), []store.Ending{{Ref: claimOf("k", "id").Ref}})[0].Err
+		_, err := f.Release(t.Context(), store.Ending{Ref: claimOf("k", "id").Ref})
+		return err
 	}
 	for i, want := range []error{one, one, two, three, newer, newer} {
 		require.ErrorIs(t, release(), want, "release %d", i)
@@ -206,12 +207,12 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 		_, acquire := f.Acquire(ctx, c)
 		renew := f.Renew(ctx, []store.Renewal{{Ref: c.Ref, TTL: time.Minute}})
 		_, transfer := f.Transfer(ctx, c.Ref, claimOf("k", "to"))
-		release := f.Release(ctx, []store.Ending{{Ref: claimOf("k", "to").Ref}})
+		_, release := f.Release(ctx, store.Ending{Ref: claimOf("k", "to").Ref})
 		_, leave := f.Leave(ctx, "k", "x:here:0", false)
 		_, undo := f.Undo(ctx, c.Ref, nil)
 		_, look := f.Look(ctx, []string{"k"})
 		errs := map[Op]error{
-			OpAcquire: acquire, OpRenew: renew[0].Err, OpTransfer: transfer, OpRelease: release[0].Err, OpLeave: leave,
+			OpAcquire: acquire, OpRenew: renew[0].Err, OpTransfer: transfer, OpRelease: release, OpLeave: leave,
 			OpUndo: undo, OpBreak: f.Break(ctx, c.Ref, "why", true), OpLook: look,
 			OpNotify: f.Notify(ctx, store.Notice{}),
 		}

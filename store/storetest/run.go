@@ -120,9 +120,9 @@ type claim struct {
 // claimsOn returns the claims that apply to s.
 func claimsOn(s store.Store) []claim {
 	all := slices.Concat(acquireClaims, expiryClaims, renewClaims, releaseClaims, transferClaims,
-		undoClaims, breakClaims, bulkClaims, lineClaims, turnClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
+		undoClaims, breakClaims, lineClaims, turnClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
 	if sharesKeys(s) {
-		all = append(all, slices.Concat(sharedClaims, permitClaims, sharedBulkClaims, sharedTurnClaims)...)
+		all = append(all, slices.Concat(sharedClaims, permitClaims, sharedTurnClaims)...)
 	} else {
 		all = append(all, exclusiveOnlyClaims...)
 	}

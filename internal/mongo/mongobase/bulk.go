@@ -11,7 +11,7 @@ import (
 
 var unordered = options.BulkWrite().SetOrdered(false)
 
-// refusals returns the documents or writes of a bulk that were refused, if the error says
+// refusals returns the writes of a bulk that were refused, if the error says
 // nothing else.
 func refusals(err error) (failed map[int]error, _ error) {
 	var e mongo.BulkWriteException
@@ -25,12 +25,7 @@ func refusals(err error) (failed map[int]error, _ error) {
 	return failed, nil
 }
 
-// WritesMany reports whether one write may remove or change several documents that are named by
-// their _id. Through a router it might miss one that is being moved to another shard. A server
-// without transaction numbers may read all documents for it.
-func (b *Base) WritesMany() bool { return b.Kind().Numbers && !b.Kind().Router }
-
-// Bulk sends writes, unordered: one that fails does not stop the others. The number of those
+// Bulk sends updates, unordered: one that fails does not stop the others. The number of those
 // that found a document is a total over all of them.
 func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
 	if len(models) == 0 {
@@ -50,5 +45,5 @@ func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.
 		b.epochs.suspect(false)
 		return 0, nil, err
 	}
-	return int(result.MatchedCount + result.DeletedCount), failed, nil
+	return int(result.MatchedCount), failed, nil
 }

@@ -11,18 +11,18 @@ import (
 
 // Release ends a lease by the command that send sends, and answers by the record that it left. If
 // the command found no such holder, the image that look returns tells why.
-func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(context.Context) (Image[R], error)) store.Ended {
+func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(context.Context) (Image[R], error)) (store.Ended, error) {
 	ctx = mongobase.Bare(ctx)
 	image, err := send(ctx)
 	if err != nil {
-		return store.Ended{Err: mongoerr.Mark(err)}
+		return store.Ended{}, mongoerr.Mark(err)
 	}
 	if image.Found() {
 		s.Memory.Forget(r.ID)
 		if s.Base.ManyClocks() { // under MinHold the holder stays: its silence counts from here for this process, too
 			s.Base.Saw(r.Key, image.Record.Marks(), image.Seen())
 		}
-		return EndedAs(image.Record)
+		return EndedAs(image.Record), nil
 	}
 	image, err = look(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 		err = GoneIfBroken(Why(image, r.ID))
 	}
 	s.Memory.Forget(r.ID)
-	return store.Ended{Err: err}
+	return store.Ended{}, err
 }
 
 // EndedAs answers a release by the document that it left.

@@ -86,10 +86,6 @@ func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
 	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: update}
 }
 
-func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {
-	return &mongo.DeleteOneModel{Filter: mongobase.ByID(filter)}
-}
-
 // Find reads the document that r is about, whichever holder it has.
 func (s *Steps[R, X]) Find(ctx context.Context, r store.Ref) (Image[R], error) {
 	name, err := s.Shape.Name(r)

@@ -175,22 +175,11 @@ func (r *remote) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 	return answers
 }
 
-// Release is the store's, as one call.
-func (r *remote) Release(ctx context.Context, batch []store.Ending) []store.Ended {
-	var keys []string
-	for _, e := range batch {
-		keys = append(keys, e.Key)
-	}
-	answers, err := call(ctx, r, "release", keys[0], keys, func() []store.Ended {
-		return r.mem.Release(context.WithoutCancel(ctx), batch)
-	})
-	if err != nil {
-		answers = make([]store.Ended, len(batch))
-		for i := range answers {
-			answers[i].Err = err
-		}
-	}
-	return answers
+// Release is the store's.
+func (r *remote) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	return flat(call(ctx, r, "release", e.Key, []string{e.Key}, func() reply[store.Ended] {
+		return of(r.mem.Release(context.WithoutCancel(ctx), e))
+	}))
 }
 
 // Leave is the store's.

@@ -163,7 +163,8 @@ func (f pairFixture) pair(s *mongostore.Store, key string) error {
 	if _, err := s.Acquire(ctx, c); err != nil {
 		return err
 	}
-	return s.Release(ctx, []store.Ending{{Ref: c.Ref}})[0].Err
+	_, err := s.Release(ctx, store.Ending{Ref: c.Ref})
+	return err
 }
 
 // BenchmarkFreePairs compares a lease of a free key with the same two commands by hand and

@@ -171,12 +171,14 @@ func (s *fixture) broken(id string) {
 
 func (s *fixture) release(id string, want error) {
 	s.t.Helper()
-	s.is(want, s.store.Release(s.ctx, []store.Ending{{Ref: ref(id)}})[0].Err)
+	_, err := s.store.Release(s.ctx, store.Ending{Ref: ref(id)})
+	s.is(want, err)
 }
 
 func (s *fixture) releaseToLine(id string) {
 	s.t.Helper()
-	s.ok(s.store.Release(s.ctx, []store.Ending{{Ref: ref(id), Line: true}})[0].Err)
+	_, err := s.store.Release(s.ctx, store.Ending{Ref: ref(id), Line: true})
+	s.ok(err)
 }
 
 func (s *fixture) undo(id string) {
