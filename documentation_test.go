@@ -15,7 +15,7 @@ import (
 )
 
 // documented lists the packages in which every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "assign", "doclock", "doclock/doclocktest", "fence", "once", "traps", "adapters/webdav", "adapters/otel", "adapters/prometheus", "adapters/gocron", "adapters/cron", "adapters/tus", "adapters/certmagic"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "assign", "doclock", "doclock/doclocktest", "fence", "once", "keep", "traps", "adapters/webdav", "adapters/otel", "adapters/prometheus", "adapters/gocron", "adapters/cron", "adapters/tus", "adapters/certmagic"}
 
 // contract lists the methods of package store's interfaces. The engine calls them; a user of
 // the library never does.

@@ -84,6 +84,7 @@ var parts = []part{
 	{"the engine", true, engine},
 	{"free pairs", true, freePair},
 	{"several keys", true, several},
+	{"a key that is kept", true, kept},
 	{"renewals", false, renewals},
 	{"handoffs in a process", true, localHandOver},
 	{"handoffs between processes", true, handOver},

@@ -11,12 +11,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/keep"
 )
 
 const (
 	freePairs     = 2000
 	severalKeys   = 10
 	severalRuns   = 600
+	keptRuns      = 300
+	keptUses      = 128
 	rivalTurns    = 200
 	renewedLeases = 1000
 	renewalRounds = 5
@@ -72,6 +75,35 @@ func several(l *lab) []figure {
 	return []figure{
 		{"ten free keys, taken together and released", turns.ratio(1), "%.2f ×", 2, atMost, "one free key"},
 		{"their commands by hand, side by side", turns.ratio(1) / turns.ratio(2), "%.2f ×", 0, noTarget, "one free key: the server's share of it"},
+	}
+}
+
+// kept compares a use of a key that is kept with a free pair, and measures how long another process waits
+// for a key that is kept and idle.
+func kept(l *lab) []figure {
+	client, _ := l.locks("kept")
+	rival := l.client(l.connect(nil), "kept")
+	key := func(name string) *keep.Key {
+		k := must(keep.New(client, name, time.Minute))
+		l.atEnd(k.Close)
+		return k
+	}
+	use := func(k *keep.Key) func() {
+		return func() { check(k.Do(l.ctx, func(context.Context, *mongolock.Lease) error { return nil })) }
+	}
+	alone, wanted := use(key("kept")), use(key("wanted"))
+	turns := raceOf(20, keptRuns, timed(func() { l.pair(client, "free") }), timed(repeat(keptUses, alone)))
+	each := turns.median(1) / keptUses
+	waited := raceOf(0, rivalTurns, func() float64 {
+		wanted()
+		start := time.Now()
+		lease := l.acquire(rival, "wanted")
+		defer func() { check(lease.Release()) }()
+		return time.Since(start).Seconds()
+	})
+	return []figure{
+		{"a use of a key that is kept", turns.median(0) / each, "%.0f × faster", 100, atLeast, fmt.Sprintf("a free pair; %.1f µs", 1e6*each)},
+		{"Acquire of a key that another process keeps", waited.median(0) / turns.median(0), "%.2f ×", 0, noTarget, "a free pair: the refusal, the notice, the release, the wake-up, the claim"},
 	}
 }
 

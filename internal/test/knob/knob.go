@@ -136,6 +136,8 @@ var (
 	FileByWallClock bool
 	// FileBootIgnored takes the time since another start of the host for the time since this one.
 	FileBootIgnored bool
+	// UsedTogether lets the uses of a key that is kept not wait for each other.
+	UsedTogether bool
 	// AnnouncedOnce announces a release beside its command and never after it.
 	AnnouncedOnce bool
 	// LaterKeysKept makes AcquireAll keep what it was granted after the first key that was refused.
