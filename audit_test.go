@@ -18,7 +18,7 @@ import (
 )
 
 func TestAnAcquireAllThatFailsLeavesNothingBehindWhateverItsMinHold(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		held := acquire(t, newClient(t, b.mem), "b")
 		_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b"}, mongolock.MinHold(time.Hour), mongolock.MaxWait(time.Second))
 		require.ErrorIs(t, err, mongolock.ErrHeld)
@@ -61,7 +61,7 @@ func TestALeaseWhoseDetachFailedGoesOn(t *testing.T) {
 // Two thousand waiters of one process must not storm a store that refuses, and none of them waits
 // for long once it answers.
 func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		keys := fewer.Of(2000)
 		other, c := newClient(t, b.mem), newClient(t, s)
 		for i := range keys {

@@ -14,7 +14,7 @@ import (
 // Package internal/test/system tests the same claims on a server.
 func TestEveryClaimHoldsInMemory(t *testing.T) {
 	claims.Run(t, func(t *testing.T, _ claims.Need, holds func(*testing.T, claims.Env)) {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })
 	})
 }
 

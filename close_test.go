@@ -17,7 +17,7 @@ import (
 )
 
 func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
 		for i := range 100 {
@@ -46,7 +46,7 @@ func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		time.AfterFunc(100*time.Millisecond, func() { release(t, l) })
@@ -57,7 +57,7 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 }
 
 func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ticket := detach(t, acquire(t, c, "k2"))
@@ -90,7 +90,7 @@ func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 }
 
 func TestCloseEndsWaitsAtOnce(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k")
 		for _, opts := range [][]mongolock.ClientOption{nil, {mongolock.WithoutFeed()}} {
 			c := newClient(t, s, opts...)
@@ -137,7 +137,7 @@ func TestCloseWhileAClaimIsUnderWayLeavesTheKeyFree(t *testing.T) {
 }
 
 func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
 		<-l.Done()
@@ -185,7 +185,7 @@ func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testin
 }
 
 func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		acquire(t, c, "k")
 		b.hook(func(h *hooks) {
@@ -202,7 +202,7 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 }
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ctx := l.Context(t.Context())
@@ -228,7 +228,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContextAndCloses(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -23,7 +23,7 @@ func detach(t *testing.T, l *mongolock.Lease) string {
 }
 
 func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ticket := detach(t, l)
@@ -46,7 +46,7 @@ func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
 }
 
 func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		ticket := detach(t, acquire(t, c, "k"))
 		b.hook(func(h *hooks) {
@@ -63,7 +63,7 @@ func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
 }
 
 func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		renewalsFail(b, errNet)
 		_, err := l.Detach(t.Context())
@@ -78,7 +78,7 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 }
 
 func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
 		renewalsFail(b, errNet)
 		operator := newClient(t, b.mem)
@@ -103,7 +103,7 @@ func TestBreakDoesNotWaitForAKeptKey(t *testing.T) {
 		"meanwhile":      func(l *mongolock.Lease) { time.AfterFunc(time.Second, func() { _ = l.Release() }) },
 		"as it was told": func(l *mongolock.Lease) {},
 	} {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			released(acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour)))
 			mustBeHeld(t, b, "k")
 			start := time.Now()
@@ -140,7 +140,7 @@ func TestBreakIsNotMisledByAnotherShardsClock(t *testing.T) {
 }
 
 func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}
 		_, err := b.mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)

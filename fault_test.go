@@ -40,7 +40,7 @@ var unknownOutcomes = map[string]acquireHook{
 func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 	for name, outcome := range unknownOutcomes {
 		t.Run(name, func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				c := newClient(t, s)
 				b.hook(func(h *hooks) { h.acquire = outcome })
 				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
@@ -61,7 +61,7 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 }
 
 func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.acquire = unknownOutcomes["applied, reply lost"]
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
@@ -81,7 +81,7 @@ func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
 }
 
 func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.acquire = unknownOutcomes["not applied"]
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, nil }
@@ -98,7 +98,7 @@ func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
 }
 
 func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
@@ -117,7 +117,7 @@ func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
 
 func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	for _, late := range []time.Duration{9 * time.Second, 20 * time.Second, 10 * time.Minute} { // the last: suspended in between
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			b.hook(func(h *hooks) {
 				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 					defer time.Sleep(late)
@@ -153,7 +153,7 @@ func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *test
 }
 
 func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c, other := newClient(t, s), newClient(t, s)
 		short := acquire(t, c, "short")
 		long := acquire(t, c, "long", mongolock.TTL(5*time.Minute))
@@ -177,7 +177,7 @@ func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
 		c := newClient(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -200,7 +200,7 @@ func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testin
 }
 
 func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.mem.Put("k", "theirs")
 		c := newClient(t, s)
 		_, errTry := c.TryAcquire(t.Context(), "k")
@@ -228,7 +228,7 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 
 // A thousand leases, which end in every way that a lease can end.
 func TestTokensRiseHoweverTheLeasesOfAKeyEnd(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		c := newClient(t, s)
 		var last int64

@@ -15,7 +15,7 @@ import (
 )
 
 func TestHandOverIsOneCommand(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k")
@@ -33,7 +33,7 @@ func TestHandOverIsOneCommand(t *testing.T) {
 }
 
 func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		greedy, other := newClient(t, s), newClient(t, s)
 		grants, stop := loop(t, greedy, 4, time.Millisecond)
 		defer stop()
@@ -54,7 +54,7 @@ func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T)
 }
 
 func TestHandOversAreUnlimitedWhileNoOtherClientWaits(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		_, stop := loop(t, c, 2, time.Millisecond)
 		time.Sleep(time.Second)
@@ -68,7 +68,7 @@ func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 	const took = 10 * time.Millisecond
 	for _, withSecond := range []bool{true, false} {
 		for offset := -took; offset <= 2*took; offset += took / 4 {
-			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				b.hook(func(h *hooks) {
 					h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 						time.Sleep(took / 2)
@@ -111,7 +111,7 @@ func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 
 func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			c := newClient(t, s)
 			l := acquire(t, c, "k")
 			wait := inBackground(t.Context(), c, "k")

@@ -17,16 +17,6 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// onBothPaths is onHookedStore.
-func onBothPaths(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
-	onHookedStore(t, test)
-}
-
-// whereCallsMayBlock is onHookedStore.
-func whereCallsMayBlock(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
-	onHookedStore(t, test)
-}
-
 // onHookedStore runs a test in a bubble of virtual time, on a store in memory with hooks.
 func onHookedStore(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
 	synctest.Test(t, func(t *testing.T) {

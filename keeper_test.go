@@ -19,7 +19,7 @@ import (
 )
 
 func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		for range 20 {
 			renewalsFail(b, errNet)
@@ -46,7 +46,7 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 		"hang": hang, "late": lateReply, "refuse": refuse,
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				start := time.Now()
 				l := acquire(t, newClient(t, s), "k")
 				ctx := l.Context(t.Context())
@@ -100,7 +100,7 @@ func TestARenewalThatArrivesAfterTheReleaseHasNoEffect(t *testing.T) {
 }
 
 func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
 		for i := range 1000 {
@@ -118,7 +118,7 @@ func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing
 }
 
 func TestABatchHasAtMostAThousandEntriesAndNamesEachLeaseOnce(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		for i := range 2500 {
 			acquire(t, c, fmt.Sprint(i))
@@ -348,7 +348,7 @@ func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
 }
 
 func TestARenewalGoesOnWhenItsCallerGivesUp(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
 		slowRenewals(b, 2*time.Second)
 		time.Sleep(20 * time.Second)

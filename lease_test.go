@@ -17,7 +17,7 @@ import (
 )
 
 func TestALeaseOfThirtySecondsIsHeldForTwoDays(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		hours := fewer.Of(48)

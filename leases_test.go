@@ -68,7 +68,7 @@ func TestAcquireAllRefusesInvalidArgumentsAndSendsNothing(t *testing.T) {
 }
 
 func TestAcquireAllReleasesItsKeysIfOneIsNotGranted(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
@@ -115,7 +115,7 @@ func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
 }
 
 func TestAcquireAllFailsWhenALeaseIsLostWhileItWaits(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
@@ -182,7 +182,7 @@ func TestTheTimeOfAcquireAllGrowsWithTheNumberOfKeys(t *testing.T) {
 }
 
 func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -196,7 +196,7 @@ func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
 }
 
 func TestCallersOfAcquireAllWithKeysInCommonDoNotDeadlock(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}}
 		var wg sync.WaitGroup
 		start := time.Now()

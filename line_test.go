@@ -87,7 +87,7 @@ func TestACrowdCostsAGrantWhatOneWaiterCosts(t *testing.T) {
 func TestProcessesAreServedInTheOrderInWhichTheyCame(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
 				var opts []mongolock.ClientOption
 				if !feed {
 					opts = append(opts, mongolock.WithoutFeed())
@@ -129,7 +129,7 @@ func stand(t *testing.T, s *memstore.Store, m store.Mode, n int) {
 }
 
 func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		stand(t, b.mem, store.Exclusive, 1)
 		wait := inBackground(t.Context(), newClient(t, s), "k")
@@ -146,7 +146,7 @@ func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
 
 // The page of guarantees promises: no longer than until their places are stale.
 func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		stand(t, b.mem, store.Exclusive, store.LineMost)
 		start := time.Now()
@@ -161,7 +161,7 @@ func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
 }
 
 func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		stand(t, b.mem, store.Exclusive, 2)
@@ -180,7 +180,7 @@ func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpIsInTheWayOfNobody(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		holder := newClient(t, s)
 		l := acquire(t, holder, "k")
 		_, err := newClient(t, s).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
@@ -232,7 +232,7 @@ func TestAWaiterThatIsToldNothingIsServedWithinHalfAMinute(t *testing.T) {
 
 // The reply to a release was lost, and with it who waits: the client asks, and tells them.
 func TestAReleaseWhoseReplyIsLostTellsTheNext(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
 		wait := inBackground(t.Context(), newClient(t, b.mem), "k")
 		time.Sleep(5 * time.Second)
@@ -283,7 +283,7 @@ func TestASlowProcessLosesItsPlaceAndNotItsTurn(t *testing.T) {
 
 // Whoever waits behind a holder that releases with MinHold learns of the new end.
 func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
 		start := time.Now()
 		l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
 		wait := inBackground(t.Context(), newClient(t, s), "k")
@@ -300,7 +300,7 @@ func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
 func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				l := acquire(t, newClient(t, b.mem), "k")
 				wait := inBackground(t.Context(), newClient(t, s), "k")
 				time.Sleep(time.Second)
@@ -338,7 +338,7 @@ func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 
 // The claim of one that gave up joined the line, and its reply was lost: the place is given up, too.
 func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, b.mem), "k")
 		b.hook(func(h *hooks) {
 			h.acquire = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
@@ -366,7 +366,7 @@ func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
 // with that one learn it from it.
 func TestSharersWhomNobodyToldComeTogether(t *testing.T) {
 	for _, mode := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
-		onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
 			start := time.Now()
 			l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
 			var waits []<-chan result

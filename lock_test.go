@@ -13,7 +13,7 @@ import (
 )
 
 func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
 		var inside context.Context
@@ -34,7 +34,7 @@ func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
 }
 
 func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		for name, do := range map[string]func(func(context.Context, *mongolock.Lease) error){
 			"Do": func(fn func(context.Context, *mongolock.Lease) error) { _ = mongolock.Do(t.Context(), c, "k", fn) },
@@ -51,7 +51,7 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 }
 
 func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
 		err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, l *mongolock.Lease) error {
@@ -73,7 +73,7 @@ func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
 }
 
 func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
 				return store.Ended{}, errNet
@@ -91,7 +91,7 @@ func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
 }
 
 func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		ran, err := mongolock.TryDo(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
 			ran, err := mongolock.TryDo(ctx, newClient(t, s), "k", func(context.Context, *mongolock.Lease) error {
@@ -115,7 +115,7 @@ func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
 type ctxKey struct{}
 
 func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		cause := errors.New("parent's own")
 		for _, parent := range []context.Context{context.Background(), t.Context()} {

@@ -73,7 +73,7 @@ func TestADeadWaiterHidesNoEndByMinHold(t *testing.T) {
 // that the others leave before.
 func TestAWaiterComesWhenTheLastOfSeveralHoldersEndsUnderMinHold(t *testing.T) {
 	for _, waits := range [][]mongolock.AcquireOption{nil, {mongolock.OneOf(4), mongolock.Weight(4)}} {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			one, two := newClient(t, s), newClient(t, s)
 			start := time.Now()
 			kept := acquire(t, one, "k", mongolock.OneOf(4), mongolock.MinHold(3*time.Second))

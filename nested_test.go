@@ -58,7 +58,7 @@ func TestAKeyThatIsSharedOnceMoreIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAKeyThatIsHeldNoMoreIsNotHeldHere(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c, rival := newClient(t, s), newClient(t, b.mem, mongolock.WithOwner("rival"))
 		l := acquire(t, c, "k")
 		renewalsFail(b, errNet)

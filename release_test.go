@@ -19,7 +19,7 @@ import (
 )
 
 func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		renewalsFail(b, errNet)
 		next := acquire(t, newClient(t, b.mem), "k")
@@ -33,7 +33,7 @@ func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
 }
 
 func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Renew(t.Context())) // the store would honour the lease until 50 s
@@ -52,7 +52,7 @@ func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
 }
 
 func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 				time.Sleep(time.Second)
@@ -73,7 +73,7 @@ func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
 func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				fail := func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
 					if applied {
 						do()
@@ -106,7 +106,7 @@ func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T)
 }
 
 func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
 				return store.Ended{}, errNet
@@ -167,7 +167,7 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				c := newClient(t, s)
 				l := acquire(t, c, "k")
 				waiter := inBackground(t.Context(), c, "k")
@@ -184,7 +184,7 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 }
 
 func TestReleaseOfAKeyThatWasDeletedByHandReportsTheLoss(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		b.mem.Delete("k")
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
@@ -193,7 +193,7 @@ func TestReleaseOfAKeyThatWasDeletedByHandReportsTheLoss(t *testing.T) {
 }
 
 func TestAReleaseAfterMinHoldFreesTheKeyAtOnce(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MinHold(20*time.Second))
 		wait := inBackground(t.Context(), c, "k")

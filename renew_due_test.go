@@ -27,7 +27,7 @@ func TestManyLeasesMayFallDueWhileTheirHoldersRenewThem(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				c, start := newClient(t, s), time.Now()
 				leases, want := make([]*mongolock.Lease, 300), make([]error, 300)
 				for i := range leases {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		var readers []*mongolock.Lease
 		for range 3 {
@@ -48,7 +48,7 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 }
 
 func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
@@ -79,7 +79,7 @@ func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
 
 // Heavy and light claims of two clients, each of which comes again as soon as it has had its permits.
 func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
@@ -116,7 +116,7 @@ func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
 }
 
 func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		three := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(3))
 		six := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(6))
@@ -144,7 +144,7 @@ func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
 
 // So an operator lowers the number of permits at run time.
 func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c, operator := newClient(t, s), newClient(t, s)
 		one := func() *mongolock.Lease { return acquire(t, c, "k", mongolock.OneOf(4)) }
 		held := []*mongolock.Lease{one(), one(), one()}
@@ -180,7 +180,7 @@ func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
 
 // A dead waiter is not passed that was not offered the key: it counts until its place is stale.
 func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.Weight(2))
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Permits}, Limit: 4, Weight: 3, TTL: time.Minute}
 		dead.Place = store.NewPlace(store.Permits, 4, "dead").Weighing(3)
@@ -196,7 +196,7 @@ func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
 
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -282,7 +282,7 @@ func TestASharedLeaseCannotBeDetached(t *testing.T) {
 }
 
 func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
 		<-lost.Done()
@@ -298,7 +298,7 @@ func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
 
 // The workers of one process release permits and acquire them again in a loop.
 func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		busy, other := newClient(t, s), newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -325,7 +325,7 @@ func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) 
 }
 
 func TestASharedClaimOfUnknownOutcomeIsCleanedUpWithoutHarmToOtherHolders(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		stays := acquire(t, c, "k", mongolock.Shared())
 		b.hook(func(h *hooks) {

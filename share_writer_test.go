@@ -40,7 +40,7 @@ func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mo
 func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				var opts []mongolock.ClientOption
 				slack := 10 * time.Millisecond
 				if !feed {
@@ -65,7 +65,7 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 }
 
 func TestAWriterThatGivesUpDoesNotGiveUpAnotherWritersPlace(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func TestAWriterThatGivesUpDoesNotGiveUpAnotherWritersPlace(t *testing.T) {
 
 // A writer that died while it waited keeps readers out for half a minute.
 func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one := newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Place: store.NewPlace(store.Exclusive, 1, "")}
@@ -104,7 +104,7 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
 // A writer has to show that it lives for as long as it waits.
 func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())

@@ -17,7 +17,7 @@ import (
 const maxStall = time.Minute
 
 func TestWorkThatReportsProgressKeepsItsLeaseAndWorkThatStopsLosesIt(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.MaxStall(maxStall))
 		ctx := l.Context(t.Context())
 		for range 600 { // ten hours
@@ -57,7 +57,7 @@ func TestALeaseWithoutProgressEndsThoughItsTTLIsLonger(t *testing.T) {
 		"MaxHold is longer": {mongolock.MaxHold(2 * maxStall)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
 				l := acquire(t, newClient(t, s, mongolock.MaxStall(maxStall)), "k", opts...)
 				start := time.Now()
 				assert.LessOrEqual(t, l.Remaining(), maxStall)
@@ -80,7 +80,7 @@ func TestTheFirstEndOfALeaseIsItsCause(t *testing.T) {
 		"no stall":  {mongolock.MaxStall(time.Hour), true, mongolock.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				l := acquire(t, newClient(t, s, mongolock.MaxStall(maxStall)), "k", c.opt)
 				if c.down {
 					allHang(b)

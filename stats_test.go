@@ -18,7 +18,7 @@ import (
 )
 
 func TestStatsCountLeasesFromGrantToRelease(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		client := newClient(t, s)
 		leases := []*mongolock.Lease{acquire(t, client, "a"), acquire(t, client, "b", mongolock.Shared()), acquire(t, client, "b", mongolock.Shared())}
 		stats := client.Stats()
@@ -113,7 +113,7 @@ func TestStatsTellHowManyComeFirst(t *testing.T) {
 }
 
 func TestTheOldestRenewalGrowsWhileRenewalsFail(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		client := newClient(t, s)
 		lease := acquire(t, client, "k") // TTL 30 s: renewed every 10 s
 		acquire(t, client, "kept for a day", mongolock.NoRenewal(), mongolock.TTL(24*time.Hour))

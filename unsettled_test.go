@@ -62,7 +62,7 @@ func TestCloseGoesOnCleaningUp(t *testing.T) {
 // answers nothing.
 func withHungClaims(t *testing.T, n int, test func(t *testing.T, c *mongolock.Client, key func(int) string)) {
 	t.Helper()
-	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		allHang(b)
 		key := func(i int) string { return fmt.Sprintf("k%04d", i) }

@@ -17,7 +17,7 @@ import (
 
 func TestAWaiterGetsTheKeySoonAfterADeadHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -90,13 +90,13 @@ func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 }
 
 func TestOneOfManyConcurrentTriesGetsANewKey(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		exactlyOneIsGranted(t, s)
 	})
 }
 
 func TestOneOfManyConcurrentTriesGetsAnExpiredKey(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Second}
 		_, err := b.mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)

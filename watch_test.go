@@ -17,7 +17,7 @@ import (
 )
 
 func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		holder := newClient(t, b.mem)
 		c := newClient(t, s, mongolock.WithoutFeed())
 		for i := range 100 {
@@ -76,7 +76,7 @@ func TestPausesBetweenPollsGrowFromFiftyMillisecondsToASecond(t *testing.T) {
 }
 
 func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k")
 		c := newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -40,7 +40,7 @@ func isWanted(l *mongolock.Lease) bool {
 }
 
 func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
 		c, rival := newClient(t, s), newClient(t, s)
 		l := acquire(t, c, "k", mongolock.Yielding())
 		other := acquire(t, c, "another", mongolock.Yielding())
@@ -63,7 +63,7 @@ func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
 }
 
 func TestAWaiterIsHeardOfThatCameWhileTheFeedOpened(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
 		c, rival := newClient(t, s), newClient(t, s)
 		l := acquire(t, c, "k", mongolock.Yielding()) // opens the feed
 		go func() { _, _ = rival.Acquire(t.Context(), "k") }()
