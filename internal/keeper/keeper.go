@@ -153,15 +153,6 @@ func (k *Keeper) Remove(item Item) {
 	k.pull(item)
 }
 
-// Again undoes Remove: the item is due when it was before.
-func (k *Keeper) Again(item Item) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := item.slot()
-	s.gone = false
-	k.push(item, s.due)
-}
-
 // push and pull are called with the keeper locked, as are the methods of a group but round and
 // repeat.
 func (k *Keeper) push(item Item, due monotonic.Moment) {

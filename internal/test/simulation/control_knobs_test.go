@@ -38,7 +38,7 @@ var controls = []control{
 	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, usual},
 	{1, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, usual},
 	{77, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, usual},
-	{1053, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, usual},
+	{412, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, usual},
 	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, usual},
 	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, usual},
 	{628, 0, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, usual},
@@ -48,22 +48,19 @@ var controls = []control{
 	{8, 0, "weights that are not counted", func(on bool) { knob.WeightIgnored = on }, simulation.Settings{Margin: -1, Mixed: 1000}},
 	{8, 0, "permits counted against the largest number", func(on bool) { knob.LargestLimit = on }, simulation.Settings{Margin: -1, Rolling: true}},
 	{66, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, usual},
-	// A renewal has to be applied when its holder has nearly run out: with the default margin
-	// that is rare, as an attempt is given up after a tenth of the TTL.
-	{1072, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
 	{50, 0, "all shards judged by one clock", func(on bool) { knob.ShardsOfOneClock = on }, simulation.Settings{Margin: -1, Servers: "routers"}},
 	// Faults beyond the promises are noticed as well.
 	{223, 0, "a primary's clock that goes forward far", func(bool) {}, simulation.Settings{Margin: -1, Forward: true}},
 	// A look has to be answered late, after a renewal under a clock that is behind.
 	{682, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
-	{51, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
+	{38, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
 	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, usual},
-	{2, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, usual},
+	{4, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, usual},
 	{337, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, usual},
 	{8, 0, "a delete without rev", func(on bool) { knob.LastDeletesHeld = on }, usual},
 	{145, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
 	{1, 2, "what was granted after a refusal kept", func(on bool) { knob.LaterKeysKept = on }, simulation.Settings{Margin: -1, Several: true}},
-	{23, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, usual},
+	{4, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, usual},
 }
 
 var (
