@@ -211,7 +211,7 @@ func TestCloseFreesTheOtherKeysWhileOneRecordIsBlocked(t *testing.T) {
 		err := c.Close()
 		tookBetween(t, start, 6*time.Second, 6*time.Second)
 		assert.Equal(t, 1, s.taken(t), "keys that are taken")
-		assert.Equal(t, 3000, s.count("release"))
+		assert.Equal(t, 3001, s.count("release"), "one of them twice")
 		assert.ErrorContains(t, err, `"key-500"`)
 		joined, ok := err.(interface{ Unwrap() []error })
 		require.True(t, ok)

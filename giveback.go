@@ -38,10 +38,15 @@ func sideBySide(n int, f func(i int) bool) {
 }
 
 // giveBackAll gives leases back, with several calls under way at once: one that hangs holds up no
-// other. Failed releases are repeated in the background.
+// other. Failed releases are repeated in the background: within the time of Close, too, so each of
+// many has less time than one.
 func giveBackAll(leases []*holding) {
+	bound := releaseBound
+	if len(leases) > 1 {
+		bound = releaseBound * 2 / 5
+	}
 	sideBySide(len(leases), func(i int) bool {
-		_ = leases[i].giveBack() // the lease keeps the error
+		_ = leases[i].giveBack(bound) // the lease keeps the error
 		return true
 	})
 }
@@ -91,7 +96,7 @@ func (r *returner) unheld() {
 		if failing && h.isGivenBack() {
 			continue
 		}
-		_ = h.giveBack() // the lease keeps the error
+		_ = h.giveBack(releaseBound) // the lease keeps the error
 		done, _ := h.outcome()
 		r.mu.Lock()
 		r.failing = !done
@@ -118,7 +123,7 @@ func (r *returner) next() (h *holding, failing bool) {
 func (r *returner) repeat(h *holding) {
 	for pause := backoff.New(50*time.Millisecond, 5*time.Second); r.client.background.Pause(pause.Next()) && !h.isGivenBack(); {
 		r.repeats <- struct{}{}
-		_ = h.giveBack() // the lease keeps the error
+		_ = h.giveBack(releaseBound) // the lease keeps the error
 		<-r.repeats
 	}
 }

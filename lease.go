@@ -171,7 +171,7 @@ func (l *Lease) fault(op string, err error) error {
 // until it succeeds or the TTL is over.
 func (l *Lease) Release() error {
 	l.holding.end(ErrReleased) // first: a holder that still trusts the lease must learn of its end before the next one can begin
-	return l.holding.giveBack()
+	return l.holding.giveBack(releaseBound)
 }
 
 // String shows the lease's key, token and state, and never its ID.

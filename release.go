@@ -61,9 +61,9 @@ func (r *release) attemptIsOver() {
 	}
 }
 
-// giveBack makes one attempt to remove the lease from the store, or waits for the attempt under
-// way.
-func (h *holding) giveBack() error {
+// giveBack makes one attempt to remove the lease from the store, which may take bound, or waits for
+// the attempt under way.
+func (h *holding) giveBack(bound time.Duration) error {
 	other, over := h.beginRelease()
 	if other != nil {
 		<-other
@@ -74,7 +74,7 @@ func (h *holding) giveBack() error {
 	}
 
 	values, end := h.client.observe(h.values, OpRelease, h.ref.Key, h.terms)
-	done, err := h.attempt(values)
+	done, err := h.attempt(values, bound)
 	end(Outcome{Err: err, Token: h.token, Count: 1})
 	if !done && h.failedRelease(err) {
 		h.client.background.Go(func() { h.client.returner.repeat(h) })
@@ -138,9 +138,9 @@ func (h *holding) result() (done bool, err error) {
 }
 
 // attempt hands the lease over to a waiter of this client, or removes it.
-func (h *holding) attempt(values context.Context) (done bool, err error) {
+func (h *holding) attempt(values context.Context, bound time.Duration) (done bool, err error) {
 	c := h.client
-	until := c.clock.Now().Add(releaseBound) // for both calls, if two are needed
+	until := c.clock.Now().Add(bound) // for both calls, if two are needed
 	if w, s := c.queues.successor(h); w != nil {
 		if done, handled, err := h.handOff(w, s, until); handled {
 			return done, err
