@@ -63,39 +63,29 @@ type exchange struct {
 	err   error
 }
 
-// send makes one claim, under an ID of its own, and returns once the claim is answered or the
-// caller's wait is over. In the latter case the claim goes on, and if it is granted the lease
-// is given back. Trust in the grant begins at sent. ask has the place in the line, and hints.
-func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (*Lease, error) {
-	ctx, cancel := c.background.Bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
-	claim := func() (*Lease, error) { return c.claim(ctx, w, ask, sent) }
-	return c.detached(w, cancel, claim, func(l *Lease, err error) {
-		if l != nil {
-			l.holding.giveBackUnseen(ErrReleased)
-			return
-		}
-		c.queues.notGranted(w, ask.Place, err)
-	})
-}
-
 // abandonedFor is how much longer a claim may take than its caller waits for it. Then it is cut
 // off and cleaned up, all within a second. To cut it off at once would leave a claim to clean
 // up each time that a caller leaves, although most claims are answered in a moment.
 const abandonedFor = 900 * time.Millisecond
 
-// detached runs a claim on a goroutine of its own. It lets the caller go when the
-// caller's context or patience is over, or when the client shuts down; late handles a reply
-// that comes after that. cut ends the claim's context.
-func (c *Client) detached(w *waiter, cut context.CancelFunc, claim func() (*Lease, error), late func(*Lease, error)) (*Lease, error) {
+// send makes one claim, under an ID of its own and on a goroutine of its own, and returns once the
+// claim is answered or the caller's wait is over. In the latter case the claim goes on, and if it is
+// granted the lease is given back. Trust in the grant begins at sent. ask has the place in the line,
+// and hints.
+func (c *Client) send(w *waiter, ask *store.Claim, sent monotonic.Moment) (*Lease, error) {
+	ctx, cut := c.background.Bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	x := &exchange{reply: make(chan struct{})}
 	begun := c.background.Go(func() {
-		x.lease, x.err = claim()
+		x.lease, x.err = c.claim(ctx, w, ask, sent)
 		cut()
-		if x.over.CompareAndSwap(false, true) {
+		switch {
+		case x.over.CompareAndSwap(false, true):
 			close(x.reply)
-			return
+		case x.lease != nil:
+			x.lease.holding.giveBackUnseen(ErrReleased)
+		default:
+			c.queues.notGranted(w, ask.Place, x.err)
 		}
-		late(x.lease, x.err)
 	})
 	if !begun {
 		cut()

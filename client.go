@@ -89,11 +89,10 @@ func newClient(s store.Store, conf config) *Client {
 		Leave: func(key string, p store.Place) error { return c.leaveLine(key, p, false) },
 	})
 	c.cleaner = cleaner.New(cleaner.Host{
-		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: c.undo, Stop: qs.draining, Logger: conf.logger,
-		Freed: func(key string) { c.freed(key) },
+		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: s.Undo, Freed: c.freed, Stop: qs.draining, Logger: conf.logger,
 	})
 	c.watch = wake.New(wake.Host{
-		Clock: &c.clock, Tasks: c.background, Feed: store.FeedOf(s), Mute: conf.noFeed, Look: c.lookAt, Call: releaseBound, Batch: batchSize, Address: rand.Text()[:8],
+		Clock: &c.clock, Tasks: c.background, Feed: store.FeedOf(s), Mute: conf.noFeed, Look: s.Look, Call: releaseBound, Batch: batchSize, Address: rand.Text()[:8],
 		Still: besideStill, Stop: qs.draining, Waiters: qs, Logger: conf.logger,
 	})
 	qs.watch, qs.cleaner = c.watch, c.cleaner
@@ -115,14 +114,6 @@ func (c *Client) afterSleep() {
 	for _, h := range c.queues.unsettled() {
 		h.expire()
 	}
-}
-
-func (c *Client) undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
-	return c.store.Undo(ctx, claim, from)
-}
-
-func (c *Client) lookAt(ctx context.Context, keys []string) ([]store.Status, error) {
-	return c.store.Look(ctx, keys)
 }
 
 // Acquire waits until the key is granted. It gives up when ctx ends (with an error that matches
@@ -201,7 +192,7 @@ func (c *Client) look(ctx context.Context, op, key string) (Status, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	all, err := c.lookAt(ctx, []string{key})
+	all, err := c.store.Look(ctx, []string{key})
 	if err != nil {
 		return Status{}, &fault{op: op, key: key, err: err}
 	}

@@ -92,8 +92,7 @@ func (h *holding) untilGiveBack() time.Duration {
 	switch {
 	case errors.Is(h.err, ErrClosed):
 		return h.term.Margin()
-	}
-	if h.release.loss == nil {
+	case h.release.loss == nil:
 		return 0
 	}
 	return h.client.clock.Until(h.release.loss.notBefore)
@@ -103,5 +102,8 @@ func (h *holding) untilGiveBack() time.Duration {
 func (h *holding) outcome() (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.result()
+	if h.release.state != settled && h.err == ErrDetached { //nolint:errorlint // the very cause
+		return false, ErrDetached
+	}
+	return h.release.state == settled, h.release.err
 }

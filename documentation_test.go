@@ -68,7 +68,7 @@ func ofInterface(pkg, typ, method string) bool {
 	case (pkg == "memstore" || pkg == "filestore" || pkg == "mongostore") && typ == "Store":
 		return slices.Contains(contract, method)
 	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder" || typ == "Waiter" || typ == "Status"): // which packages fmt and log/slog call
-		return slices.Contains([]string{"String", "GoString", "Format", "LogValue"}, method)
+		return slices.Contains([]string{"String", "Format", "LogValue"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"
 	case pkg == "gocronlock": // which gocron calls

@@ -37,7 +37,7 @@ type holding struct {
 	prev, next *holding // in the client's list
 
 	// mu protects what follows. Those methods that only stand on these are called with it locked:
-	// watchDeadline, trusted, ends, over, whyOver, watched, tellWanted, result and answered.
+	// watchDeadline, trusted, ends, over, whyOver, watched, tellWanted and answered.
 	mu       sync.Mutex
 	err      error // why it ended; nil: it has not
 	term     term.Term
@@ -140,12 +140,11 @@ func (h *holding) over(now monotonic.Moment) bool {
 
 // whyOver returns the cause with which a holding ends that is over.
 func (h *holding) whyOver() error {
-	switch h.limits.Why(h.term.Trusted()) {
-	case term.Stall:
+	switch h.ends() {
+	case h.limits.Stall:
 		return ErrStalled
-	case term.MaxHold:
+	case h.limits.MaxHold:
 		return ErrMaxHold
-	case term.Trust:
 	}
 	return errNotRenewed
 }

@@ -183,9 +183,6 @@ func (l *Lease) String() string {
 	return fmt.Sprintf("lease of %q with token %d, %v left", l.Key(), l.Token(), left)
 }
 
-// GoString is String, for the verb %#v.
-func (l *Lease) GoString() string { return l.String() }
-
 // Format prints String, whatever the verb. So no verb shows the ID.
 func (l *Lease) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, l.String()) }
 

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/line"
@@ -14,19 +13,16 @@ import (
 // besideStill is how long a release may take for which an announcement made beside it is enough.
 const besideStill = 250 * time.Millisecond
 
-// freed tells waiters that keys may be free, of which no line is known: this client's, and those
+// freed tells waiters that a key may be free, of which no line is known: this client's, and those
 // of other processes.
-func (c *Client) freed(keys ...string) {
-	c.queues.Ask(keys)
-	if len(keys) == 0 || !c.watch.Announces() {
+func (c *Client) freed(key string) {
+	c.queues.Ask([]string{key})
+	if !c.watch.Announces() {
 		return
 	}
 	c.background.Run(func() {
-		for batch := range slices.Chunk(keys, batchSize) {
-			all, _ := c.watch.Look(batch...) // otherwise they find out by themselves
-			for i := range all {
-				c.tellOf(&all[i])
-			}
+		if all, err := c.watch.Look(key); err == nil { // otherwise they find out by themselves
+			c.tellOf(&all[0])
 		}
 	})
 }

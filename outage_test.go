@@ -271,7 +271,7 @@ func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 				}
 				assert.Contains(t, fmt.Sprintf(verb, l), "the key", verb)
 			}
-			assert.NotContains(t, l.String()+l.GoString(), l.ID())
+			assert.NotContains(t, l.String()+fmt.Sprintf("%#v", l), l.ID())
 			var log bytes.Buffer
 			slog.New(slog.NewTextHandler(&log, nil)).Info("held", "lease", l)
 			assert.NotContains(t, log.String(), l.ID())

@@ -129,14 +129,6 @@ func (h *holding) giveBackUnseen(cause error) {
 	h.giveBackInBackground()
 }
 
-// result returns whether the release is over, and its error so far.
-func (h *holding) result() (done bool, err error) {
-	if h.release.state != settled && h.err == ErrDetached { //nolint:errorlint // the very cause
-		return false, ErrDetached
-	}
-	return h.release.state == settled, h.release.err
-}
-
 // attempt hands the lease over to a waiter of this client, or removes it.
 func (h *holding) attempt(values context.Context, bound time.Duration) (done bool, err error) {
 	c := h.client

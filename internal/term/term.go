@@ -117,16 +117,6 @@ type Limits struct {
 	Stall   monotonic.Moment // MaxStall after the last progress
 }
 
-// A Limit is what ends a lease.
-type Limit int
-
-// The limits.
-const (
-	Trust   Limit = iota // it was not renewed in time
-	MaxHold              // it was held for as long as MaxHold allows
-	Stall                // its work made no progress for MaxStall
-)
-
 // None reports whether there are no limits.
 func (l Limits) None() bool { return l == Limits{} }
 
@@ -144,15 +134,4 @@ func (l Limits) Ends(trusted monotonic.Moment) monotonic.Moment {
 		return min(l.Trusted(trusted), l.Stall)
 	}
 	return l.Trusted(trusted)
-}
-
-// Why is what ends a lease first.
-func (l Limits) Why(trusted monotonic.Moment) Limit {
-	switch l.Ends(trusted) {
-	case l.Stall:
-		return Stall
-	case l.MaxHold:
-		return MaxHold
-	}
-	return Trust
 }

@@ -125,25 +125,23 @@ func TestAKeyIsKeptForMinHoldByTheSlowerClock(t *testing.T) {
 	assert.Zero(t, term.Keep(time.Minute, at(0), at(term.Drifted(time.Minute))))
 }
 
-func TestWhichLimitEndsALease(t *testing.T) {
+func TestTheFirstLimitEndsALease(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		limits  term.Limits
 		trusted time.Duration
 		ends    time.Duration
-		why     term.Limit
 	}{
-		{"no limit", term.Limits{}, time.Minute, time.Minute, term.Trust},
-		{"MaxHold", term.Limits{MaxHold: at(time.Second)}, time.Minute, time.Second, term.MaxHold},
-		{"MaxStall", term.Limits{Stall: at(time.Second)}, time.Minute, time.Second, term.Stall},
-		{"the sooner of both", term.Limits{MaxHold: at(2 * time.Second), Stall: at(time.Second)}, time.Minute, time.Second, term.Stall},
-		{"the sooner of both", term.Limits{MaxHold: at(time.Second), Stall: at(2 * time.Second)}, time.Minute, time.Second, term.MaxHold},
-		{"all at once", term.Limits{MaxHold: at(time.Second), Stall: at(time.Second)}, time.Second, time.Second, term.Stall},
-		{"MaxHold as the trust ends", term.Limits{MaxHold: at(time.Second)}, time.Second, time.Second, term.MaxHold},
-		{"trust before both", term.Limits{MaxHold: at(time.Minute), Stall: at(time.Minute)}, time.Second, time.Second, term.Trust},
+		{"no limit", term.Limits{}, time.Minute, time.Minute},
+		{"MaxHold", term.Limits{MaxHold: at(time.Second)}, time.Minute, time.Second},
+		{"MaxStall", term.Limits{Stall: at(time.Second)}, time.Minute, time.Second},
+		{"the sooner of both", term.Limits{MaxHold: at(2 * time.Second), Stall: at(time.Second)}, time.Minute, time.Second},
+		{"the sooner of both", term.Limits{MaxHold: at(time.Second), Stall: at(2 * time.Second)}, time.Minute, time.Second},
+		{"all at once", term.Limits{MaxHold: at(time.Second), Stall: at(time.Second)}, time.Second, time.Second},
+		{"MaxHold as the trust ends", term.Limits{MaxHold: at(time.Second)}, time.Second, time.Second},
+		{"trust before both", term.Limits{MaxHold: at(time.Minute), Stall: at(time.Minute)}, time.Second, time.Second},
 	} {
 		assert.Equal(t, at(c.ends), c.limits.Ends(at(c.trusted)), c.what)
-		assert.Equal(t, c.why, c.limits.Why(at(c.trusted)), c.what)
 		assert.Equal(t, c.limits == term.Limits{}, c.limits.None(), c.what)
 	}
 }
