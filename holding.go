@@ -89,6 +89,7 @@ func (h *holding) start(due monotonic.Moment) (*Lease, error) {
 	left := h.ends().Sub(h.granted)
 	if left > 0 && c.observer != nil {
 		h.values, h.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
+		left = c.clock.Until(h.ends()) // the observer may have taken its time
 	}
 	closed := c.queues.enter(h)
 	switch {

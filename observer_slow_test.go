@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // A hanging observer never returns from what it is told of some operations of keys that begin with "blocked", or
@@ -201,5 +202,44 @@ func TestAnObserverIsNotShownTheIDsOfAcquisitions(t *testing.T) {
 			assert.NotContains(t, seen.text.String(), id)
 		}
 		assert.Contains(t, seen.text.String(), "Op:transfer", "the control: the operations are in the text")
+	})
+}
+
+// A slowStart is an observer that takes a while to take in that a lease is held.
+type slowStart time.Duration
+
+func (s slowStart) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	if of.Op == mongolock.OpHold {
+		time.Sleep(time.Duration(s)) // virtual
+	}
+	return ctx, func(mongolock.Outcome) {}
+}
+
+func TestASlowObserverDoesNotPutOffTheEndOfALease(t *testing.T) {
+	for what, opts := range map[string][]mongolock.AcquireOption{
+		"not renewed": {mongolock.NoRenewal(), mongolock.TTL(10 * time.Second)},
+		"MaxHold":     {mongolock.MaxHold(9 * time.Second)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClient(t, memstore.New(), mongolock.WithObserver(slowStart(3*time.Second)))
+				start := time.Now()
+				l := acquire(t, c, "k", opts...)
+				<-l.Done()
+				tookBetween(t, start, 9*time.Second, 9*time.Second)
+			})
+		})
+	}
+}
+
+func TestALeaseThatRunsOutBeforeTheObserverReturnsIsNotGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c := newClient(t, s, mongolock.WithObserver(slowStart(9*time.Second)))
+		l, err := c.Acquire(t.Context(), "k", mongolock.TTL(10*time.Second))
+		assert.Nil(t, l)
+		assert.ErrorContains(t, err, "granted too late")
+		synctest.Wait()
+		mustBeFree(t, s, "k")
 	})
 }
