@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -68,13 +69,26 @@ type several struct {
 // acquire asks for the keys. With an error it returns the leases that were granted all the same.
 func (s *several) acquire(ctx context.Context) (Leases, error) {
 	var granted Leases
-	if len(s.keys) > 1 {
+	if settled := s.settled(); len(settled) > 1 {
 		var err error
-		if granted, err = s.tryAll(ctx); err != nil && !errors.Is(err, ErrHeld) {
+		if granted, err = s.tryAll(ctx, settled); err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, cleaner.ErrUnsettled) {
 			return granted, err
 		}
 	}
 	return s.inOrder(ctx, granted)
+}
+
+// settled returns the keys before the first that an earlier claim of the same client may hold: an
+// attempt at that one would wait, with later keys in hand.
+func (s *several) settled() []string {
+	c := within(s.locker)
+	if c == nil {
+		return s.keys
+	}
+	if i := slices.IndexFunc(s.keys, c.cleaner.May); i >= 0 {
+		return s.keys[:i]
+	}
+	return s.keys
 }
 
 // left returns what is left of a MaxWait; negative: there is none.
@@ -85,18 +99,18 @@ func (s *several) left() time.Duration {
 	return max(0, time.Until(s.patience))
 }
 
-// tryAll asks for the keys side by side, once, and begins no more when one is refused. It returns the
+// tryAll asks for keys side by side, once, and begins no more when one is refused. It returns the
 // leases of the keys before the first that was not granted, and why that one was not. Leases of later
 // keys are given back: others may hold the earlier key and wait for these.
-func (s *several) tryAll(ctx context.Context) (Leases, error) {
+func (s *several) tryAll(ctx context.Context, keys []string) (Leases, error) {
 	if !s.patience.IsZero() {
 		bounded, cancel := context.WithDeadlineCause(ctx, s.patience, errPatience)
 		defer cancel()
 		ctx = bounded
 	}
-	leases, errs := make(Leases, len(s.keys)), make([]error, len(s.keys))
-	sideBySide(len(s.keys), func(i int) bool {
-		key := s.keys[i]
+	leases, errs := make(Leases, len(keys)), make([]error, len(keys))
+	sideBySide(len(keys), func(i int) bool {
+		key := keys[i]
 		leases[i], errs[i] = s.locker.TryAcquire(ctx, key, slices.Concat(s.opts, s.own[key])...)
 		return errs[i] == nil
 	})

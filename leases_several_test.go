@@ -225,6 +225,26 @@ func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 	}
 }
 
+// The clean-up of an earlier claim is waited for as long as by Acquire, and keeps no later key from others.
+func TestAcquireAllWaitsForACleanUpInItsTurn(t *testing.T) {
+	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *hookedStore, mend func()) {
+		mend()
+		b.hook(func(h *hooks) {
+			h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+				time.Sleep(8 * time.Second) // virtual: longer than TryAcquire waits for it
+				return do()
+			}
+		})
+		time.AfterFunc(3*time.Second, func() {
+			mustBeHeld(t, b, "j")
+			mustBeFree(t, b, "l")
+		})
+		all, err := mongolock.AcquireAll(t.Context(), c, []string{"j", "k", "l"})
+		require.NoError(t, err)
+		assert.NoError(t, all.Release())
+	})
+}
+
 // Callers that want the same keys may each be granted a part of them. One of them has the first key in
 // order, and waits for the others, which keep none after the one that they were refused.
 func TestCallersThatMeetOnSeveralKeysDoNotDeadlock(t *testing.T) {

@@ -215,7 +215,7 @@ func notNil(option string, isNil bool) error {
 
 // For gives one key of an AcquireAll options of its own, beside those of all keys. It is for one of a
 // tenant's three permits and one of twenty for all tenants, or for one key to read and one to write.
-// Then the keys are acquired one by one, in byte order. Nothing else takes it.
+// Nothing else takes it.
 func For(key string, opts ...AcquireOption) AcquireOption { return forKey{key, opts} }
 
 type forKey struct {
