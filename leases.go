@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/cleaner"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -68,6 +69,9 @@ type several struct {
 
 // acquire asks for the keys. With an error it returns the leases that were granted all the same.
 func (s *several) acquire(ctx context.Context) (Leases, error) {
+	if inside.Waits != nil {
+		inside.Waits(ctx, s.locker, s.keys)
+	}
 	var granted Leases
 	if settled := s.settled(); len(settled) > 1 {
 		var err error

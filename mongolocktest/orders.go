@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/tether"
 )
 
@@ -38,6 +39,20 @@ type ordered struct {
 func (o *ordered) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
 	o.book.waits(ctx, key)
 	return o.Locker.Acquire(ctx, key, opts...)
+}
+
+func (o *ordered) noted() *book { return o.book }
+
+func (l *Locker) noted() *book { return l.orders }
+
+func init() {
+	inside.Waits = func(ctx context.Context, locker any, keys []string) {
+		if in, ok := locker.(interface{ noted() *book }); ok {
+			for _, key := range keys {
+				in.noted().waits(ctx, key)
+			}
+		}
+	}
 }
 
 // A book notes which key was waited for under which, and where in the program.

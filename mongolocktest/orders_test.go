@@ -122,6 +122,25 @@ func TestWhatCannotWaitForAnotherSaysNothingOfTheOrder(t *testing.T) {
 	}
 }
 
+func TestTheKeysOfAnAcquireAllCountUnderALease(t *testing.T) {
+	for name, locker := range map[string]func(testing.TB) mongolock.Locker{
+		"any": ordered,
+		"New": func(t testing.TB) mongolock.Locker { return mongolocktest.New(t) },
+	} {
+		said := run(t, func(t testing.TB) {
+			locks := locker(t)
+			require.NoError(t, mongolock.Do(t.Context(), locks, "customer:1", func(ctx context.Context, _ *mongolock.Lease) error {
+				all, err := mongolock.AcquireAll(ctx, locks, []string{"order:1", "order:2"})
+				require.NoError(t, err)
+				return all.Release()
+			}))
+			take(t.Context(), t, locks, "order:1", "customer:2")
+		})
+		assert.Contains(t, said, "customer under order", name)
+		assert.Len(t, place.FindAllString(said, -1), 2, said)
+	}
+}
+
 func TestReadersInDifferentOrdersFailTheTestToo(t *testing.T) {
 	assert.Contains(t, run(t, func(t testing.TB) {
 		locks := ordered(t)

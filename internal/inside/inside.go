@@ -5,6 +5,7 @@
 package inside
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 // a *mongolock.Lease. It is for package mongolocktest alone: a lease belongs to the code
 // that acquired it.
 var Leases func(client any) []any
+
+// Waits is told, if it is not nil, of keys that may be waited for by attempts that begin on other
+// goroutines: those of AcquireAll. Package mongolocktest sets it, and knows its Lockers.
+var Waits func(ctx context.Context, locker any, keys []string)
 
 // Engine returns the *mongolock.Client under a *doclock.Locks. It is for packages doclocktest
 // and once alone.
