@@ -14,11 +14,11 @@ type Op string
 
 // The operations.
 const (
-	OpAcquire  Op = "acquire"  // one call that asks for a key, the wait included, or for several at once: then there is no key
+	OpAcquire  Op = "acquire"  // one call that asks for a key, the wait included; AcquireAll makes one or two of each key
 	OpWait     Op = "wait"     // the part of it that waits
 	OpHold     Op = "hold"     // from the grant to the lease's end
 	OpRenew    Op = "renew"    // one call that renews a lease, or several at once: then there is no key
-	OpRelease  Op = "release"  // one attempt to give a lease back, or several at once: then there is no key
+	OpRelease  Op = "release"  // one attempt to give a lease back
 	OpTransfer Op = "transfer" // one attempt to hand a lease over inside this process, or to resume one
 	OpRun      Op = "run"      // the function of a job (package schedule), of a term (leader), or that runs once (once)
 	OpMiss     Op = "miss"     // due times of a job were dropped, and will not run: Outcome.Count says how many; it takes no time
