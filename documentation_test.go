@@ -6,25 +6,17 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// documented lists the packages in which every entry point has an example.
+// documented lists the packages in which every function has an example: constructors, options, and what stands
+// alone. Of methods those have one that a page shows, or that are a concept of their own.
 var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "pathlock/pathlocktest", "schedule", "schedule/scheduletest", "leader", "assign", "doclock", "doclock/doclocktest", "fence", "once", "keep", "traps", "adapters/webdav", "adapters/otel", "adapters/prometheus", "adapters/gocron", "adapters/cron", "adapters/tus", "adapters/certmagic"}
 
-// contract lists the methods of package store's interfaces. The engine calls them; a user of
-// the library never does.
-var contract = []string{
-	"Acquire", "Renew", "Release", "Leave", "Transfer", "Undo", "Break", "Look", "List",
-	"Notify", "Watch",
-}
-
-func TestEveryEntryPointHasACheckedExample(t *testing.T) {
+func TestEveryFunctionHasACheckedExample(t *testing.T) {
 	for _, dir := range documented {
 		p := readPackage(t, dir)
 		checkExamples(t, p.Name, p.Examples)
@@ -37,9 +29,7 @@ func TestEveryEntryPointHasACheckedExample(t *testing.T) {
 				wantExample(t, p.Name, f)
 			}
 			for _, m := range typ.Methods {
-				if !ofInterface(p.Name, typ.Name, m.Name) {
-					wantExample(t, p.Name+"."+typ.Name, m)
-				}
+				checkExamples(t, p.Name+"."+typ.Name+"."+m.Name, m.Examples)
 			}
 		}
 	}
@@ -56,31 +46,6 @@ func checkExamples(t *testing.T, of string, examples []*doc.Example) {
 	for _, e := range examples {
 		assert.NotEmpty(t, e.Output, "the output, to be checked, of example %q of %s", e.Suffix, of)
 	}
-}
-
-// ofInterface reports whether a method is called through an interface only, not by users
-// directly.
-func ofInterface(pkg, typ, method string) bool {
-	if strings.HasSuffix(typ, "Error") {
-		return method == "Error" || method == "Is" || method == "Unwrap"
-	}
-	switch {
-	case (pkg == "memstore" || pkg == "filestore" || pkg == "mongostore") && typ == "Store":
-		return slices.Contains(contract, method)
-	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder" || typ == "Waiter" || typ == "Status"): // which packages fmt and log/slog call
-		return slices.Contains([]string{"String", "Format", "LogValue"}, method)
-	case pkg == "schedule" && typ == "Run": // which log/slog calls
-		return method == "LogValue"
-	case pkg == "gocronlock": // which gocron calls
-		return method == "Lock" || method == "IsLeader"
-	case pkg == "cronlock" && typ == "ContextFunc": // which cron and Once call
-		return method == "Run" || method == "RunContext"
-	case pkg == "certmagiclock": // which CertMagic calls
-		return slices.Contains([]string{"Lock", "TryLock", "Unlock", "RenewLockLease"}, method)
-	case pkg == "promlock" || pkg == "otellock": // which the library and Prometheus call
-		return slices.Contains([]string{"Begin", "Watch", "Describe", "Collect"}, method)
-	}
-	return false
 }
 
 // readPackage parses a package and its tests.
