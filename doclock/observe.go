@@ -4,7 +4,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -16,8 +16,8 @@ func (*docStore) Package() string { return "doclock" }
 func (l *Locks[T]) Stats() mongolock.Stats { return l.client.Stats() }
 
 func init() {
-	inside.Engine = func(locks any) any { return locks.(interface{ engine() *mongolock.Client }).engine() }
-	inside.Decode = func(locks, document any) (any, error) {
+	above.Engine = func(locks any) any { return locks.(interface{ engine() *mongolock.Client }).engine() }
+	above.Decode = func(locks, document any) (any, error) {
 		return locks.(interface{ decode(bson.Raw) (any, error) }).decode(document.(bson.Raw))
 	}
 }

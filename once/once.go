@@ -14,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
@@ -133,7 +134,7 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 	if err := errors.Join(wrong, err); err != nil {
 		return nil, err
 	}
-	observer, _ := inside.Observer(inside.Engine(locks)).(mongolock.Observer)
+	observer, _ := inside.Observer(above.Engine(locks)).(mongolock.Observer)
 	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks, observer: observer}, nil
 }
 

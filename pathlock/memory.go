@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -81,7 +81,7 @@ func notStarted(ctx context.Context) error {
 }
 
 func init() {
-	inside.FailingPaths = func(failure func() error) (failing, intact any) {
+	above.FailingPaths = func(failure func() error) (failing, intact any) {
 		m := newMemory()
 		return kept{failingMemory{m, failure}}, kept{m}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
@@ -33,8 +33,8 @@ func New(coll *mongo.Collection, opts ...Option) (*Scheduler, error) {
 func InMemory(opts ...Option) (*Scheduler, error) { return newWithStore(jobs.NewMemory(), opts...) }
 
 func init() {
-	inside.Scheduler = func(store, options any) (scheduler any, err error) {
+	above.Scheduler = func(store, options any) (scheduler any, err error) {
 		return newWithStore(store.(jobs.Store), options.([]Option)...)
 	}
-	inside.Runs = func(scheduler any, job string) []any { return scheduler.(*Scheduler).leases(job) }
+	above.Runs = func(scheduler any, job string) []any { return scheduler.(*Scheduler).leases(job) }
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 )
 
@@ -118,7 +119,7 @@ func (l *Locks[T]) end() {
 
 // leases returns the leases of the code under test.
 func (l *Locks[T]) leases() (held []*mongolock.Lease) {
-	for _, one := range inside.Leases(inside.Engine(l.Locks)) {
+	for _, one := range inside.Leases(above.Engine(l.Locks)) {
 		if lease, ok := one.(*mongolock.Lease); ok && lease.Err() == nil {
 			held = append(held, lease)
 		}
@@ -146,7 +147,7 @@ func (l *Locks[T]) Get(filter any) T {
 	if err != nil {
 		l.t.Fatalf("doclocktest: Get: %v", err)
 	}
-	value, err := inside.Decode(l.rival, document)
+	value, err := above.Decode(l.rival, document)
 	if err != nil {
 		l.t.Fatalf("doclocktest: Get: %v", err)
 	}

@@ -1,7 +1,7 @@
 // Package inside shows other packages of this library, and its tests, what no user may
 // see of a client, a lease or a store. The package that owns the inside sets these
 // functions when it is initialised. Their parameters are of type any, as the types live in
-// packages that import this one.
+// packages that import this one. Package above has those of the packages above the lock.
 package inside
 
 import (
@@ -20,26 +20,6 @@ var Leases func(client any) []any
 // Waits is told, if it is not nil, of keys that may be waited for by attempts that begin on other
 // goroutines: those of AcquireAll. Package mongolocktest sets it, and knows its Lockers.
 var Waits func(ctx context.Context, locker any, keys []string)
-
-// Engine returns the *mongolock.Client under a *doclock.Locks. It is for packages doclocktest
-// and once alone.
-var Engine func(locks any) any
-
-// Decode returns the value of a document, a bson.Raw, as a *doclock.Locks does. It is for package doclocktest
-// alone.
-var Decode func(locks, document any) (value any, err error)
-
-// Scheduler makes a *schedule.Scheduler on a jobs.Store, with a []schedule.Option. It is for
-// package scheduletest and the tests of schedule alone.
-var Scheduler func(store, options any) (scheduler any, err error)
-
-// Runs are the runs under way of a job of a *schedule.Scheduler, each as a *mongolock.Lease. It
-// is for package scheduletest alone. There are none while the Scheduler is not running.
-var Runs func(scheduler any, job string) []any
-
-// FailingPaths makes a pathlock.Storage in memory whose calls fail with what failure returns, and the
-// same storage without faults. It is for package pathlocktest alone.
-var FailingPaths func(failure func() error) (failing, intact any)
 
 // Unresumable is a key of the context of an acquisition. If an error is set for it, Detach
 // of the lease returns that: no store could resume it.

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -47,7 +47,7 @@ type Tree struct {
 func New(t testing.TB, opts ...pathlock.Option) *Tree {
 	t.Helper()
 	tree := &Tree{t: t}
-	failing, intact := inside.FailingPaths(tree.failure)
+	failing, intact := above.FailingPaths(tree.failure)
 	var err error
 	if tree.Tree, err = pathlock.New(failing.(pathlock.Storage), "pathlocktest", opts...); err != nil {
 		t.Fatalf("pathlocktest: %v", err)

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/inside/above"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
@@ -52,7 +52,7 @@ func New(t testing.TB, opts ...schedule.Option) *Jobs {
 	t.Helper()
 	j := &Jobs{t: t, store: &failing{mem: jobs.NewMemory(), holds: make(map[string]*hold), lost: make(map[string]bool)}}
 	logger := schedule.WithLogger(slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
-	made, err := inside.Scheduler(j.store, append([]schedule.Option{logger}, opts...))
+	made, err := above.Scheduler(j.store, append([]schedule.Option{logger}, opts...))
 	if err != nil {
 		t.Fatalf("scheduletest: %v", err)
 	}
@@ -64,7 +64,7 @@ func New(t testing.TB, opts ...schedule.Option) *Jobs {
 // Another makes the Scheduler of another process that shares the jobs. Your code runs it.
 func (j *Jobs) Another(opts ...schedule.Option) *schedule.Scheduler {
 	j.t.Helper()
-	made, err := inside.Scheduler(j.store.mem, opts)
+	made, err := above.Scheduler(j.store.mem, opts)
 	if err != nil {
 		j.t.Fatalf("scheduletest: Another: %v", err)
 	}
@@ -131,7 +131,7 @@ func (j *Jobs) Hold(job string) (release func()) {
 // test if the code under test does not run the job.
 func (j *Jobs) Lose(job string) {
 	j.t.Helper()
-	runs := inside.Runs(j.Scheduler, job)
+	runs := above.Runs(j.Scheduler, job)
 	for _, run := range runs {
 		lease := run.(*mongolock.Lease)
 		j.store.lose(job, lease.ID())
