@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -176,7 +176,13 @@ func (u *unclaimable) Unwrap() error { return u.error }
 // are no number or too great a one, fields that the collection's validator does not allow, its size.
 func isUnchangeable(err error) bool {
 	const badValue, typeMismatch, validationFailure = 2, 14, 121
-	return errors.Is(err, store.ErrTooLarge) || mongoerr.HasCode(err, badValue) || mongoerr.HasCode(err, typeMismatch) || mongoerr.HasCode(err, validationFailure)
+	return errors.Is(err, store.ErrTooLarge) || hasCode(err, badValue, typeMismatch, validationFailure)
+}
+
+// hasCode reports whether err is a server's error with one of these codes.
+func hasCode(err error, codes ...int) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
 // EnsureClaimIndex creates the index that makes claims by filter and sort fast, unless it

@@ -2,6 +2,8 @@ package doclock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -195,4 +197,9 @@ func TestADocumentThatDoesNotDecodeDoesNotBlockOtherClaims(t *testing.T) {
 	assert.Equal(t, 1, c.Value.ID)
 	_, err = locks.TryClaim(t.Context(), pending, oldest)
 	assert.ErrorIs(t, err, ErrNoWork)
+}
+
+func TestACodeIsFoundInAnyServerError(t *testing.T) {
+	assert.True(t, hasCode(fmt.Errorf("x: %w", mongo.CommandError{Code: 225}), 2, 225))
+	assert.False(t, hasCode(errors.New("225"), 225))
 }

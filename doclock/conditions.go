@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 )
 
@@ -48,8 +49,9 @@ func (s *docStore) notDone() bson.E {
 
 var notDone = bson.A{nil, false}
 
+// past is the condition that a date is not later than now, or is not there.
 func (s *docStore) past(field string, now time.Time) bson.E {
-	return mongolease.NotAfter(s.path(field), now)
+	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(now)}}}}}
 }
 
 // claimableOf returns the filter of those of a filter's documents that may be worth a claim:

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -87,7 +86,7 @@ func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.C
 // isWrong reports whether the server refuses the filter or the sort, whatever the documents are.
 func isWrong(err error) bool {
 	const badValue, failedToParse = 2, 9
-	return !errors.As(err, new(*unclaimable)) && (mongoerr.HasCode(err, badValue) || mongoerr.HasCode(err, failedToParse))
+	return !errors.As(err, new(*unclaimable)) && hasCode(err, badValue, failedToParse)
 }
 
 // handle runs fn on a document, and ends the claim.

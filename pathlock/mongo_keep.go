@@ -78,7 +78,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 		case !ok:
 			o.fault = errNoTime
 			return o, false
-		case mine.again && !m.base.Believes(by, at, reply.Sent):
+		case mine.again && !m.base.Believes(by, at, reply.Sent, m.base.Clock.Now()):
 			o.fault = errClock
 			return o, false
 		case mine.again:

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
@@ -180,7 +182,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 		now := clockOf(by)
 		l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
 		mine = &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
-		r, err := m.base.Add(ctx, l.Token, mine.encoded(m.name), fieldAt)
+		r, err := m.insert(ctx, l.Token, mine.encoded(m.name))
 		d.answered(r.Sent, r.Seen())
 		mine.sent, mine.got = r.Sent, r.Seen()
 		if err != nil {
@@ -197,6 +199,19 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	return mine, outcome{}
 }
 
+// insert inserts a document unless there is one with its ID, with the server's time. It reads no
+// image: a command that returns one is more work for a server.
+func (m *mongoTree) insert(ctx context.Context, id string, document bson.D) (mongobase.Reply, error) {
+	update := bson.D{
+		{Key: "$setOnInsert", Value: document},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+	}
+	return m.base.Send(m.base.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
+		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, update, options.UpdateOne().SetUpsert(true))
+		return nil, err
+	})
+}
+
 // saw takes from the first look when the server applied the lock that was added, by the
 // server's clock.
 func (m *mongoTree) saw(mine, seen *record) {
@@ -205,7 +220,7 @@ func (m *mongoTree) saw(mine, seen *record) {
 	}
 	mine.at = seen.at
 	m.base.Timed(mongobase.Reply{Sent: mine.sent}, seen.at)
-	mine.again = mine.again || !m.base.BelievesUntil(mine.by, mine.at, mine.sent, mine.got)
+	mine.again = mine.again || !m.base.Believes(mine.by, mine.at, mine.sent, mine.got)
 }
 
 // clearTheWay looks until nothing is in the way of a lock that was added. It waits for locks

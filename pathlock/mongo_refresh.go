@@ -95,7 +95,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		return outcome{fault: errNoTime}, true
 	case !at.Before(now.Latest.Add(quickly)):
 		return outcome{fault: errLate}, true
-	case !m.base.Believes(by, at, reply.Sent):
+	case !m.base.Believes(by, at, reply.Sent, m.base.Clock.Now()):
 		return o, false // the dates that were written are of no clock that is known: once more
 	case r.until.After(until(l)):
 		return o, false
@@ -127,7 +127,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	switch {
 	case !ok:
 		return outcome{fault: errNoTime}, true
-	case !m.base.Believes(by, at, reply.Sent):
+	case !m.base.Believes(by, at, reply.Sent, m.base.Clock.Now()):
 		return o, false
 	}
 	o = outcome{lock: l, at: at, changed: until(l).Before(was)}

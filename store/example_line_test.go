@@ -136,18 +136,6 @@ func ExampleHeldError_Ahead() {
 	// 4 mongolock: "catalogue" is free; 4 waiters come first
 }
 
-// A watcher hears what is sent to its address, and what its topics tell all.
-func ExampleAudience_Gets() {
-	of := store.Audience{Address: "Kq3fA9", Topics: []string{"leader"}}
-	fmt.Println(of.Gets(store.Notice{Topic: store.TopicLocks, To: "Kq3fA9"}))
-	fmt.Println(of.Gets(store.Notice{Topic: store.TopicLocks, To: "9Zb2Lm"}))
-	fmt.Println(of.Gets(store.Notice{Topic: "leader"}))
-	// Output:
-	// true
-	// false
-	// true
-}
-
 // Five permits are free, and the first in line takes four of them.
 func ExamplePlace_Weighing() {
 	first := store.NewPlace(store.Permits, 5, "a").Weighing(4)

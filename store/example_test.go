@@ -32,16 +32,6 @@ func ExampleFeedOf() {
 	// has one: true
 }
 
-// As finds any interface of the innermost store, here one that memstore has alone.
-func ExampleAs() {
-	var s store.Store = slow{slow{memstore.New()}}
-
-	_, ok := store.As[interface{ Delete(key string) }](s)
-	fmt.Println(ok)
-	// Output:
-	// true
-}
-
 // taken is a key with two readers; the first expired a minute ago.
 func taken() store.Status {
 	now := time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)

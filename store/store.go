@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"time"
 )
 
@@ -265,21 +264,10 @@ const (
 )
 
 // An Audience says which notices a watcher gets: those to its address, and those of its topics
-// that have no address. The zero Audience gets all.
+// that have no address. It also gets the empty notices. The zero Audience gets all.
 type Audience struct {
 	Address string
 	Topics  []string
-}
-
-// Gets reports whether a notice is for the audience. An empty notice is for all.
-func (a Audience) Gets(n Notice) bool {
-	switch {
-	case n == Notice{}, a.Address == "" && len(a.Topics) == 0:
-		return true
-	case n.To != "":
-		return n.To == a.Address
-	}
-	return slices.Contains(a.Topics, n.Topic)
 }
 
 // A Feed carries notices between processes. It is optional.
@@ -307,22 +295,11 @@ const (
 // FeedOf returns the Feed of a store, or of the store that it wraps (by a method
 // Unwrap() Store). It returns nil if neither has one.
 func FeedOf(s Store) Feed {
-	feed, _ := As[Feed](s)
-	return feed
-}
-
-// As returns the store as a T, or the store that it wraps (by a method Unwrap() Store), and
-// reports whether either is one.
-func As[T any](s Store) (found T, ok bool) {
-	for s != nil {
-		if found, ok = s.(T); ok {
-			return found, true
-		}
-		w, wraps := s.(interface{ Unwrap() Store })
-		if !wraps {
-			break
-		}
-		s = w.Unwrap()
+	if feed, is := s.(Feed); is {
+		return feed
 	}
-	return found, false
+	if w, wraps := s.(interface{ Unwrap() Store }); wraps {
+		return FeedOf(w.Unwrap())
+	}
+	return nil
 }

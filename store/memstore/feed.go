@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/mongolock/mongolock/store"
@@ -27,12 +28,23 @@ func (s *Store) Notify(ctx context.Context, all ...store.Notice) error {
 	defer s.feed.mu.Unlock()
 	for _, n := range all {
 		for watcher, of := range s.feed.watchers {
-			if of.Gets(n) {
+			if gets(of, n) {
 				send(watcher, n)
 			}
 		}
 	}
 	return nil
+}
+
+// gets reports whether a notice is for the audience.
+func gets(of store.Audience, n store.Notice) bool {
+	switch {
+	case n == store.Notice{}, of.Address == "" && len(of.Topics) == 0:
+		return true
+	case n.To != "":
+		return n.To == of.Address
+	}
+	return slices.Contains(of.Topics, n.Topic)
 }
 
 // Watch yields an empty notice at once, and then every notice that is sent to its audience. A

@@ -28,11 +28,8 @@ const (
 	fieldLine     = mongolease.FieldLine
 
 	// The fields of a holder.
-	fieldBeat     = mongolease.FieldBeat
-	fieldEpoch    = mongolease.FieldEpoch
-	fieldBroken   = mongolease.FieldBroken
-	fieldReleased = mongolease.FieldReleased
-	fieldStamp    = mongolease.FieldStamp
+	fieldBroken = mongolease.FieldBroken
+	fieldStamp  = mongolease.FieldStamp
 )
 
 // shape is the version of the document's shape. As the value of fieldMark it also marks the

@@ -24,7 +24,7 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"},
 		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
 			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: mongolease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
-			{Key: mongolease.FieldTTL, Value: int64(1000)}, {Key: fieldBeat, Value: int64(1)}, {Key: fieldEpoch, Value: bson.ObjectID{3}},
+			{Key: mongolease.FieldTTL, Value: int64(1000)}, {Key: mongolease.FieldBeat, Value: int64(1)}, {Key: mongolease.FieldEpoch, Value: bson.ObjectID{3}},
 		}}}},
 		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: int64(1)}, {Key: fieldAt, Value: now},
 	}, more...))

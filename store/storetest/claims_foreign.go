@@ -18,7 +18,7 @@ const shapes = 4
 
 func (e *env) foreign(key string) (intact func() error) {
 	e.Helper()
-	stranger, _ := store.As[Stranger](e.store)
+	stranger, _ := as[Stranger](e.store)
 	intact, err := stranger.Foreign(key)
 	if err != nil {
 		e.Fatalf("putting a foreign record under %q: %v", key, err)

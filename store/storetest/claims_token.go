@@ -86,7 +86,7 @@ func aHolderThatYieldsIsShown(e *env) {
 
 func (e *env) purge(key string) {
 	e.Helper()
-	purger, _ := store.As[Purger](e.store)
+	purger, _ := as[Purger](e.store)
 	if err := purger.Purge(key); err != nil {
 		e.Fatalf("removal of %q by hand: %v", key, err)
 	}

@@ -152,7 +152,7 @@ func (e *env) unseen(c store.Claim, d time.Duration) {
 		time.Sleep(d)
 		return
 	}
-	ager, ok := store.As[Ager](e.store)
+	ager, ok := as[Ager](e.store)
 	if !ok {
 		e.Skip("places get stale only in time")
 	}

@@ -263,7 +263,7 @@ func TestDownEndsARunningWatchWithAnError(t *testing.T) {
 func TestAFaultyIsTheFeedOfTheStoreItWraps(t *testing.T) {
 	with, without := NewFaulty(memstore.New()), NewFaulty(struct{ store.Store }{})
 	assert.Same(t, with, store.FeedOf(with), "the feed is found past the faults")
-	mem, isThere := store.As[*memstore.Store](with)
+	mem, isThere := as[*memstore.Store](with)
 	assert.True(t, isThere && mem == with.Store, "the store is found past the faults")
 	for _, err := range without.Watch(within(t, time.Second), store.Audience{}) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported, "watching a store without a feed")

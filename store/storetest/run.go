@@ -126,14 +126,30 @@ func claimsOn(s store.Store) []claim {
 	} else {
 		all = append(all, exclusiveOnlyClaims...)
 	}
-	if _, ok := store.As[Purger](s); ok {
+	if _, ok := as[Purger](s); ok {
 		all = append(all, purgeClaims...)
 	}
-	if _, ok := store.As[Stranger](s); ok {
+	if _, ok := as[Stranger](s); ok {
 		all = append(all, foreignClaims...)
 	}
 	if store.FeedOf(s) != nil {
 		all = append(all, feedClaims...)
 	}
 	return all
+}
+
+// as returns the store as a T, or the store that it wraps (by a method Unwrap() store.Store), and
+// reports whether either is one.
+func as[T any](s store.Store) (found T, ok bool) {
+	for s != nil {
+		if found, ok = s.(T); ok {
+			return found, true
+		}
+		w, wraps := s.(interface{ Unwrap() store.Store })
+		if !wraps {
+			break
+		}
+		s = w.Unwrap()
+	}
+	return found, false
 }

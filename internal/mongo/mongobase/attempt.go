@@ -54,9 +54,9 @@ var (
 	fresh     = options.Session().SetCausalConsistency(false)
 )
 
-// Begin opens the attempt of the claim with that ID. It sends nothing of the claim yet; an
+// begin opens the attempt of the claim with that ID. It sends nothing of the claim yet; an
 // error matches store.ErrNotApplied.
-func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attempt, error) {
+func (b *Base) begin(ctx context.Context, id string, ttl time.Duration) (*Attempt, error) {
 	if b.memory.wasUndone(id) {
 		return nil, mongoerr.NotApplied(errUndone)
 	}
@@ -79,7 +79,7 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 // context. claim reports whether the answer, err included, is certain; otherwise Undo goes on
 // with the attempt.
 func (b *Base) Try(ctx context.Context, id string, ttl time.Duration, claim func(context.Context, *Attempt) (certain bool, err error)) error {
-	a, err := b.Begin(ctx, id, ttl)
+	a, err := b.begin(ctx, id, ttl)
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ var (
 // then the after-image, whatever opts say.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
 	filter = ByID(filter)
-	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.Send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if coll == b.Once {
 			return once(ctx, coll, filter, update)
 		}
@@ -152,33 +152,19 @@ func once(ctx context.Context, coll *mongo.Collection, filter bson.D, update any
 	return image, nil
 }
 
-// Add inserts a document on Durable unless there is one with its ID, with the server's time in
-// a field. It returns no image: a command that does is more work for a server.
-func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (Reply, error) {
-	insert := bson.D{
-		{Key: "$setOnInsert", Value: document},
-		{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}},
-	}
-	return b.send(b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
-		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, insert, upserting)
-		return nil, err
-	})
-}
-
-var upserting = options.UpdateOne().SetUpsert(true)
-
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
 	filter = ByID(filter)
-	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.Send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		return coll.FindOneAndDelete(ctx, filter, opts...).Raw()
 	})
 }
 
 func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
-	return b.send(b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
+	return b.Send(b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
 
-func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
+// Send sends a command to a collection. On Durable it may be sent once more: see Modify.
+func (b *Base) Send(coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
@@ -195,7 +181,7 @@ func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) (bso
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return r, nil
 	case coll == b.Durable && b.lacksJournal(err):
-		return b.send(b.Voted, command)
+		return b.Send(b.Voted, command)
 	}
 	return r, err
 }

@@ -89,13 +89,9 @@ func (b *Base) greet(ctx context.Context) error {
 func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
 
 // Believes reports whether a server time, drawn for a command that was sent at sent and is
-// answered by now, may be of the clock that the command went by. If not, the machine slept
+// answered by got, may be of the clock that the command went by. If not, the machine slept
 // unnoticed or another one answered, and no trust may rest on what was written by that clock.
-func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bool {
-	return b.BelievesUntil(by, server, sent, b.Clock.Now())
-}
-
-func (b *Base) BelievesUntil(by Bearing, server time.Time, sent, got mongoclock.Moment) bool {
+func (b *Base) Believes(by Bearing, server time.Time, sent, got mongoclock.Moment) bool {
 	most := stepSeen
 	if b.Kind().Router {
 		most = shardsApart

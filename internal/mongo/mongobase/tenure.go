@@ -34,7 +34,7 @@ func (b *Base) Tenure(ttl time.Duration) Tenure {
 // by a server time that was drawn after it was sent. If that time is not of the tenure's clock,
 // the dates in the document mean nothing: they have to be written again.
 func (b *Base) Left(t Tenure, sent, drawn mongoclock.Moment, server time.Time) time.Duration {
-	if !b.Believes(t.By, server, drawn) {
+	if !b.Believes(t.By, server, drawn, b.Clock.Now()) {
 		return 0
 	}
 	return mongoclock.Left(t.TTL, sent, drawn, t.Until, server)

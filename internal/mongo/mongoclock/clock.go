@@ -18,10 +18,6 @@ import (
 )
 
 const (
-	// Rho bounds the relative drift between this machine's monotonic clock and the
-	// server's: 1,000 ppm, ten times as much as NTP slews a clock at most.
-	Rho = 1e-3
-
 	// Fresh is the age up to which a sample judges with the time that has passed since
 	// it was drawn. An older one judges as if no time had passed: what has run out by
 	// that count surely has.
@@ -197,7 +193,9 @@ func Left(ttl time.Duration, sent, drawn Moment, until, server time.Time) time.D
 	return left - grown(left)
 }
 
-// grown returns d·ρ, rounded up: rounded down it could be a nanosecond short.
+// grown returns d·ρ, rounded up: rounded down it could be a nanosecond short. ρ bounds the relative
+// drift between this machine's monotonic clock and the server's: 1,000 ppm, ten times as much as
+// NTP slews a clock at most.
 func grown(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const rho = 1e-3 // as in grown
+
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // A world has a client's monotonic clock and a server's clock. The server's drifts
-// against the client's by at most Rho, and is stepped now and then. The client's stands
+// against the client's by at most rho, and is stepped now and then. The client's stands
 // still while its machine is suspended.
 type world struct {
 	r      *rand.Rand
@@ -30,12 +32,12 @@ func (w *world) now() Moment { return w.local }
 // pass lets d pass on the client's clock, at a drift that is drawn each time, often the
 // worst.
 func (w *world) pass(d time.Duration) {
-	drift := (w.r.Float64()*2 - 1) * Rho
+	drift := (w.r.Float64()*2 - 1) * rho
 	switch w.r.IntN(4) {
 	case 0:
-		drift = Rho
+		drift = rho
 	case 1:
-		drift = -Rho
+		drift = -rho
 	}
 	w.local = w.local.Add(d)
 	w.server = w.server.Add(d + time.Duration(float64(d)*drift))

@@ -147,12 +147,6 @@ func Mark(err error) error {
 	return err
 }
 
-// HasCode reports whether err is a server's error with that code.
-func HasCode(err error, code int) bool {
-	var server mongo.ServerError
-	return errors.As(err, &server) && server.HasErrorCode(code)
-}
-
 // single returns the server's one answer that err is. A write concern error says that the write
 // was applied on this server, so an error that contains one is not single.
 func single(err error) (code int, message string, raw bson.Raw, ok bool) {

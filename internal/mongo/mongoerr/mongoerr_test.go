@@ -104,8 +104,3 @@ func TestControlTheDriversDuplicateKeyTestIsTooWide(t *testing.T) {
 	assert.True(t, mongo.IsDuplicateKeyError(err), "the driver tells them apart by now: use its test")
 	assert.NotEqual(t, DuplicateID, ClassOf(err))
 }
-
-func TestACodeIsFoundInAnyServerError(t *testing.T) {
-	assert.True(t, HasCode(fmt.Errorf("x: %w", mongo.CommandError{Code: 225}), 225))
-	assert.False(t, HasCode(errors.New("225"), 225))
-}

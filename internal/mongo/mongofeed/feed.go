@@ -120,7 +120,7 @@ func forAudience(of store.Audience) bson.D {
 func (f *Feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		ctx := mongobase.Bare(ctx)
-		cursor, err := f.ready(ctx, forAudience(of))
+		cursor, err := f.open(ctx, forAudience(of))
 		if err != nil {
 			yield(store.Notice{}, err)
 			return
@@ -189,13 +189,9 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 	return n, n.Topic != "" && n.Kind != kindSeed
 }
 
-func (f *Feed) ready(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
+func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	return f.open(ctx, filter)
-}
-
-func (f *Feed) open(ctx context.Context, filter bson.D) (*mongo.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)
 	}

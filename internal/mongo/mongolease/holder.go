@@ -185,10 +185,5 @@ var (
 // Exists is the condition that a document has a field.
 func Exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
 
-// NotAfter is the condition that a date is not later than t, or is not there.
-func NotAfter(path string, t time.Time) bson.E {
-	return bson.E{Key: path, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(t)}}}}}
-}
-
 // Lacks is the condition that a document does not have a field.
 func Lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }
