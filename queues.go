@@ -35,8 +35,7 @@ type queues struct {
 	drained  atomic.Bool   // draining is closed; set with mu held
 
 	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
-	// of, stand, placeFor, unlink, leaveLines, saw, watchFor, nextProbe,
-	// recovered and mayProbe. The others lock it if they need it.
+	// of, stand, placeFor, unlink, saw, watchFor, nextProbe, recovered and mayProbe. The others lock it if they need it.
 	mu         sync.Mutex
 	held       holdings // those that are not settled
 	byKey      swept.Map[string, *queue]
@@ -222,18 +221,14 @@ func (qs *queues) sawLine(h *holding, e store.Ended) {
 	}
 }
 
-// drain ends the waits, refuses new calls of Acquire and leaves the lines.
+// drain ends the waits, refuses new calls of Acquire and gives up all places in lines.
 func (qs *queues) drain() {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if !qs.drained.Swap(true) {
-		close(qs.draining)
-		qs.leaveLines()
+	if qs.drained.Swap(true) {
+		return
 	}
-}
-
-// leaveLines gives up all places, because the client shuts down.
-func (qs *queues) leaveLines() {
+	close(qs.draining)
 	for _, key := range slices.Sorted(maps.Keys(qs.byKey.All)) {
 		if q := qs.byKey.All[key]; q.view.Joined {
 			q.view.Joined = false

@@ -49,13 +49,17 @@ func EndedAs[R Record](left R) store.Ended {
 }
 
 // Stays returns what is written for a holder that is released under MinHold and stays in its
-// document. stays is false if that time is over, or if there is no such holder.
+// document. stays is false if that time is over, or if there is no such holder. For a lease that is
+// remembered this process's own clock tells what is left of MinHold. The date of another one may be
+// by another clock than the present time: then all of MinHold may be left.
 func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (t Tenure, stays bool, err error) {
 	if keep <= 0 {
 		return t, false, nil
 	}
-	var since time.Time
-	if _, remembered := s.Memory.Of(r.ID); !remembered {
+	var rest time.Duration
+	if l, remembered := s.Memory.Of(r.ID); remembered {
+		rest = keep - s.Base.Clock.Now().Sub(l.From)
+	} else {
 		image, err := s.Find(ctx, r)
 		if err != nil {
 			return t, false, mongoerr.NotApplied(err)
@@ -64,23 +68,12 @@ func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration
 		if !holds {
 			return t, false, nil
 		}
-		since = h.Since
+		rest = min(keep, h.Since.Add(keep).Sub(s.Base.Present()))
 	}
-	rest := s.Rest(r.ID, since, keep)
-	if rest == 0 {
+	if rest <= 0 {
 		return t, false, nil
 	}
 	return s.Base.Tenure(rest), true, nil
-}
-
-// Rest returns what is left of MinHold for a holder that began at since. That date may be by
-// another clock than the present time. For a lease that is remembered this process's own clock
-// tells; for another lease all of MinHold may be left.
-func (s *Steps[R, X]) Rest(id string, since time.Time, keep time.Duration) time.Duration {
-	if l, ok := s.Memory.Of(id); ok {
-		return max(0, keep-s.Base.Clock.Now().Sub(l.From))
-	}
-	return max(0, min(keep, since.Add(keep).Sub(s.Base.Present())))
 }
 
 // Break marks or removes a holder, by the command that send sends.
