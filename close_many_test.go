@@ -167,6 +167,30 @@ func TestFailedReleasesAreRepeatedSixteenAtATime(t *testing.T) {
 	})
 }
 
+// A thousand releases that hang take five minutes, sixteen at a time: most leases run out before their
+// turn comes.
+func TestReleasesAreNotRepeatedOnceTheirLeasesRanOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLinkStore()
+		leases := hold(t, newClient(t, s), 1000, mongolock.TTL(30*time.Second))
+		s.hook(func(h *hooks) {
+			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
+				return store.Ended{}, untilDone(ctx)
+			}
+		})
+		for _, l := range leases {
+			go func() { assert.Error(t, l.Release()) }()
+		}
+		time.Sleep(40 * time.Second) // virtual: a TTL, and what was under way then
+		s.reset()
+		time.Sleep(10 * time.Minute) // virtual
+		assert.Zero(t, s.count("release"))
+		for _, l := range leases {
+			assert.NoError(t, l.Release(), "it ran out")
+		}
+	})
+}
+
 func TestCloseWakesTheWaitersOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()

@@ -123,7 +123,9 @@ func (r *returner) next() (h *holding, failing bool) {
 func (r *returner) repeat(h *holding) {
 	for pause := backoff.New(50*time.Millisecond, 5*time.Second); r.client.background.Pause(pause.Next()) && !h.isGivenBack(); {
 		r.repeats <- struct{}{}
-		_ = h.giveBack(releaseBound) // the lease keeps the error
+		if !h.isGivenBack() { // it may have waited long for its turn
+			_ = h.giveBack(releaseBound) // the lease keeps the error
+		}
 		<-r.repeats
 	}
 }
