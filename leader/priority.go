@@ -29,6 +29,10 @@ const (
 	lookTime    = 2 * time.Second  // for the look before a term; then it leads
 )
 
+// forever is for how long a priority may be shown, whatever a client's defaults are: nobody makes progress
+// while he waits.
+const forever = 100 * 365 * 24 * time.Hour
+
 // roomAgain is by how much a candidate has to outlive, by its renewals, the room that was made for it,
 // before room is made for it again.
 const roomAgain = time.Minute
@@ -69,7 +73,7 @@ func priorityOf(note string) int {
 //     others lead. They make room for it again once its process has lived on for a minute.
 //
 // Give it to all candidates, Priority(0) to the lowest: a leader without it resigns for none. While it
-// waits, a candidate above 0 also shares the key with ".preferred" after it, on the terms of its client. The
+// waits, a candidate above 0 also shares the key with ".preferred" after it, with the TTL of its client. The
 // Locker must be a client, or have its Inspect.
 func Priority(n int) Option {
 	return option(func(c *config) error {
@@ -95,7 +99,7 @@ func (c *Candidate) stand(ctx context.Context, background *sync.WaitGroup) (*mon
 	if c.rank == 0 {
 		return c.locker.Acquire(ctx, c.key, c.acquire...)
 	}
-	shown, err := c.locker.Acquire(ctx, c.preferred.key, mongolock.Shared(), mongolock.Note(noteOf(c.rank)))
+	shown, err := c.locker.Acquire(ctx, c.preferred.key, mongolock.Shared(), mongolock.Note(noteOf(c.rank)), mongolock.MaxHold(forever), mongolock.MaxStall(forever))
 	if err != nil {
 		return nil, err
 	}
