@@ -153,8 +153,6 @@ func (f *tapped) isFree(i int) bool {
 	return err != nil
 }
 
-func nobodyHolds(raw bson.Raw) bool { return len(readLock(raw, "lock").Holders) == 0 }
-
 // takenMeanwhile releases a document that another process releases first, and locks for the next
 // holder. It reports whether that one still holds it then.
 func takenMeanwhile(t *testing.T, tampered bool) (held bool) {

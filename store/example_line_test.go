@@ -35,7 +35,7 @@ func ExampleClaim() {
 	fmt.Println("waiter:", errors.Is(err, store.ErrHeld))
 
 	ended, err := s.Release(ctx, store.Ending{Ref: claim("holder").Ref})
-	fmt.Println("who waits is known:", ended.Line[0] == waiter.Place)
+	fmt.Println("who waits is known:", ended.Line[0] == waiter.Place, err)
 	_, err = s.Acquire(ctx, claim("somebody"))
 	fmt.Println("somebody:", err)
 	waiter.ID = "the waiter's next claim"
@@ -44,7 +44,7 @@ func ExampleClaim() {
 	// Output:
 	// holder: <nil>
 	// waiter: true
-	// who waits is known: true
+	// who waits is known: true <nil>
 	// somebody: mongolock: "nightly-report" is free; 1 waiter comes first
 	// waiter: <nil> 0
 }

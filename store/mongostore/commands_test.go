@@ -261,6 +261,7 @@ func TestEachStepOfALineSendsWhatTheProtocolSays(t *testing.T) {
 	f.expect("a waiter on a key that is known to be held", []string{string(three.Place)}, sentWait("ID"))
 
 	ended, err := f.store.Release(f.ctx(), store.Ending{Ref: one.Ref, Line: true})
+	require.NoError(t, err)
 	assert.Equal(t, store.Ended{Line: []store.Place{two.Place, three.Place}}, ended)
 	f.expect("a release with a line", names, sentLeaveOfOne("ID", sentSoftly))
 	two.Offered = true

@@ -112,16 +112,16 @@ func (e *env) refused(c store.Claim) *store.HeldError {
 }
 
 // refusedUntil makes a claim that must be refused if it is answered before end. After
-// a later grant it returns nil.
-func (e *env) refusedUntil(end time.Time, c store.Claim) *store.HeldError {
+// a later grant it checks nothing.
+func (e *env) refusedUntil(end time.Time, c store.Claim) {
 	e.Helper()
 	h, err := e.try(c)
 	if err == nil && h.replied.After(end) {
 		e.Logf("claim of %q: answered %v too late to be refused", c.Key, h.replied.Sub(end))
 		e.release(h.Ref)
-		return nil
+		return
 	}
-	return e.refusal(c, err)
+	e.refusal(c, err)
 }
 
 func (e *env) refusal(c store.Claim, err error) *store.HeldError {
@@ -151,14 +151,13 @@ func (e *env) release(r store.Ref) []store.Place {
 }
 
 // ends releases a holder, and checks the answer: how many holders are left, and who waits.
-func (e *env) ends(what string, of store.Ending, left int, line ...store.Claim) store.Ended {
+func (e *env) ends(what string, of store.Ending, left int, line ...store.Claim) {
 	e.Helper()
 	answer, err := e.store.Release(e.ctx(), of)
 	if err != nil || answer.Left != left {
 		e.Errorf("release of %s: %d holders are left, %v; want %d", what, answer.Left, err, left)
 	}
 	e.places("release of "+what, answer.Line, line...)
-	return answer
 }
 
 func (e *env) transfer(from store.Ref, to store.Claim) (held, error) {

@@ -142,7 +142,7 @@ func take(sources map[string][]byte) (map[string][]call, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(out)
+	defer func() { _ = os.RemoveAll(out) }()
 	recorded := make(map[string][]byte)
 	for file, source := range sources {
 		if recorded[file], err = instrument(file, source); err != nil {
