@@ -73,13 +73,18 @@ func (s *several) acquire(ctx context.Context) (Leases, error) {
 		inside.Waits(ctx, s.locker, s.keys)
 	}
 	var granted Leases
+	var refused error
 	if settled := s.settled(); len(settled) > 1 {
-		var err error
-		if granted, err = s.tryAll(ctx, settled); err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, cleaner.ErrUnsettled) {
-			return granted, err
+		granted, refused = s.tryAll(ctx, settled)
+		if refused != nil && !errors.Is(refused, ErrHeld) && !errors.Is(refused, cleaner.ErrUnsettled) {
+			return granted, refused
 		}
 	}
-	return s.inOrder(ctx, granted)
+	leases, err := s.inOrder(ctx, granted)
+	if errors.As(err, new(*abandoned)) && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrClosed) && len(leases) == len(granted) && errors.Is(refused, ErrHeld) {
+		err = fmt.Errorf("%w; before: %w", err, refused) // the key is known to be held, as for an Acquire that has waited
+	}
+	return leases, err
 }
 
 // settled returns the keys before the first that an earlier claim of the same client may hold: an

@@ -225,6 +225,31 @@ func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 	}
 }
 
+// What the attempts at the keys have shown is known, even if the store does not answer again in time.
+func TestAnAcquireAllThatGivesUpSaysThatAKeyIsHeld(t *testing.T) {
+	for what, opts := range map[string][]mongolock.AcquireOption{"MaxWait is over": {mongolock.MaxWait(3 * linkTrip / 2)}, "its context ends": nil} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newHookedStore(memstore.New())
+				acquire(t, newClient(t, s.mem), "b")
+				claimsTake(s, linkTrip)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if opts == nil {
+					time.AfterFunc(3*linkTrip/2, cancel)
+				}
+				_, err := mongolock.AcquireAll(ctx, newClient(t, s), []string{"a", "b"}, opts...)
+				var held *mongolock.HeldError
+				require.ErrorAs(t, err, &held)
+				assert.Equal(t, "b", held.Key)
+				assert.Equal(t, opts == nil, errors.Is(err, context.Canceled))
+				time.Sleep(time.Minute)
+				mustBeFree(t, s.mem, "a")
+			})
+		})
+	}
+}
+
 // The clean-up of an earlier claim is waited for as long as by Acquire, and keeps no later key from others.
 func TestAcquireAllWaitsForACleanUpInItsTurn(t *testing.T) {
 	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *hookedStore, mend func()) {
