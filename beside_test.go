@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -101,7 +100,7 @@ func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, noti
 	l := acquire(t, r.one, "k")
 	wait := inBackground(t.Context(), r.two, "k")
 	time.Sleep(5 * time.Second) // virtual: it stands in line, and sleeps
-	require.True(t, inside.Look(r.two, "k").Listening)
+	require.Equal(t, store.FeedLive, r.two.Stats().Feed)
 	if while != nil {
 		while()
 	}

@@ -45,15 +45,10 @@ func init() {
 		qs := &c.queues
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		w := inside.Waiting{
-			Unsettled: c.cleaner.Len(), Waiters: qs.waiting,
-			Listening: c.watch.Live(), Announces: c.watch.Announces(), FeedOpen: c.watch.Open(),
-		}
-		if q := qs.byKey.All[key]; q != nil {
-			w.Woken, w.Seen = q.head != nil && q.view.Woken(), q.view.Seen != nil
-			if h := q.head; h != nil {
-				w.Refused, w.Asking = h.refused, h.asking
-			}
+		w := inside.Waiting{Announces: c.watch.Announces(), FeedOpen: c.watch.Open()}
+		if q := qs.byKey.All[key]; q != nil && q.head != nil {
+			w.Woken, w.Refused = q.view.Woken(), q.head.refused && !q.head.asking
+			w.Asleep = q.view.Seen != nil && !q.head.asking && !w.Woken
 		}
 		return w
 	}

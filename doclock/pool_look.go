@@ -54,7 +54,7 @@ func (p *pool) look(ctx context.Context, size int) error {
 func (p *pool) find(ctx context.Context, size int) (ids []bson.RawValue, over holders, full bool, err error) {
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
-	if _, err = p.store.base.ReadFresh(ctx); err != nil {
+	if err = p.store.base.ReadFresh(ctx); err != nil {
 		return nil, nil, false, err
 	}
 	now := p.store.base.Present()

@@ -58,15 +58,11 @@ var TermsOf func(locker any, key string, options any) (Terms, error)
 
 // A Waiting is what one client does about one key at the moment, and about its feed.
 type Waiting struct {
-	Unsettled int  // claims of unknown outcome that the client still cleans up
-	Waiters   int  // of all keys
-	Listening bool // the feed is live
 	Announces bool // the client tells others that a key is free
 	FeedOpen  bool // the feed is live, or being opened
 
-	Refused bool // the head of the queue was refused
-	Asking  bool // the head has a claim under way
-	Seen    bool // a refusal showed the key's status
+	Refused bool // the head of the queue was refused, and has no claim under way
+	Asleep  bool // the head knows the key's status, and has nothing to do
 	Woken   bool // the head is to look again
 }
 

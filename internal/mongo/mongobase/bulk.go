@@ -25,18 +25,16 @@ func refusals(err error) (failed map[int]error, _ error) {
 	return failed, nil
 }
 
-// Bulk sends updates, unordered: one that fails does not stop the others. The number of those
-// that found a document is a total over all of them.
-func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
-	if len(models) == 0 {
-		return 0, nil, nil
-	}
-	if coll == b.Durable && b.noJ.Load() {
+// Bulk sends updates on Durable, unordered: one that fails does not stop the others. The number of
+// those that found a document is a total over all of them. Without a journal it is as with Modify.
+func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
+	coll := b.Durable
+	if b.noJ.Load() {
 		coll = b.Voted
 	}
 	result, err := coll.BulkWrite(ctx, models, unordered)
 	if coll == b.Durable && b.lacksJournal(err) {
-		return b.Bulk(ctx, b.Voted, models)
+		return b.Bulk(ctx, models)
 	}
 	if result != nil {
 		failed, err = refusals(err)

@@ -124,15 +124,13 @@ func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
 
 // ReadFresh is Read, with a new sample if the present one is too old to judge whether a holder
 // has run out.
-func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
+func (b *Base) ReadFresh(ctx context.Context) error {
 	r, err := b.Read(ctx)
 	if err != nil || r.Fresh || b.Kind().Router {
-		return r, err
+		return err
 	}
-	if _, _, err := b.Hello(ctx); err != nil {
-		return mongoclock.Reading{}, err
-	}
-	return b.Now(), nil
+	_, err = b.ask(ctx)
+	return err
 }
 
 func (b *Base) Now() mongoclock.Reading {

@@ -102,6 +102,6 @@ func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, refusal error) error
 		return err
 	}
 	c.Attempt.Twin = false
-	s.Tell(ctx, freed)
+	s.tell(ctx, freed)
 	return refusal
 }

@@ -267,16 +267,14 @@ func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mon
 	return still, s.Lock.Without(gone...)
 }
 
-// Tell says to the first in line that they may have keys which late copies of claims held for a
+// tell says to the first in line that they may have a key which a late copy of a claim held for a
 // moment. The engine does not know of that.
-func (s *Steps[R, X]) Tell(ctx context.Context, freed ...store.Status) {
+func (s *Steps[R, X]) tell(ctx context.Context, freed store.Status) {
 	var all []store.Notice
-	for _, key := range freed {
-		line := key.Waiting("", "")
-		for _, p := range line[:key.Offered(line)] {
-			if p.Address() != "" {
-				all = append(all, store.Notice{Topic: store.TopicLocks, Key: key.Key, Kind: store.KindOffered, To: p.Address(), Place: p})
-			}
+	line := freed.Waiting("", "")
+	for _, p := range line[:freed.Offered(line)] {
+		if p.Address() != "" {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: freed.Key, Kind: store.KindOffered, To: p.Address(), Place: p})
 		}
 	}
 	_ = s.Feed.Notify(ctx, all...)

@@ -20,7 +20,7 @@ import (
 func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongo.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
-		_, err := s.Base.ReadFresh(ctx)
+		err := s.Base.ReadFresh(ctx)
 		s.Base.Refresh(ctx) // a list is for people: it should be sure which holders have run out
 		var cursor *mongo.Cursor
 		if err == nil {

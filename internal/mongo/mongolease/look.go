@@ -16,7 +16,7 @@ func (s *Steps[R, X]) Look(ctx context.Context, keys []string) ([]store.Status, 
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	if _, err := s.Base.ReadFresh(ctx); err != nil {
+	if err := s.Base.ReadFresh(ctx); err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
 	refs := make([]store.Ref, len(keys))

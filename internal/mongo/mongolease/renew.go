@@ -152,7 +152,7 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
 	}
 	within, cancel := partOf(ctx)
 	drawn := s.Base.Clock.Now()
-	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
+	matched, failed, err := s.Base.Bulk(within, models)
 	cancel()
 	coll, unanswered := s.Base.Soft, mongoerr.Mark(err)
 	if err != nil {

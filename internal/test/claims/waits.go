@@ -99,7 +99,7 @@ func waitersOfOneClientAreServedInOrderOfArrival(t *testing.T, env Env) {
 			time.Sleep(time.Millisecond)
 			release(t, l)
 		})
-		until(t, "it stands in the queue", func() bool { return inside.Look(c, "").Waiters == i+1 })
+		until(t, "it stands in the queue", func() bool { return c.Stats().Waiters == i+1 })
 	}
 	release(t, l)
 	wg.Wait()
@@ -149,7 +149,7 @@ func aWriterThatGivesUpLetsTheReadersIn(t *testing.T, env Env) {
 	ctx, cancel := context.WithCancel(within(t))
 	writer := inBackground(ctx, two)
 	refused := func(c *mongolock.Client) func() bool {
-		return func() bool { w := inside.Look(c, "k"); return w.Refused && !w.Asking }
+		return func() bool { return inside.Look(c, "k").Refused }
 	}
 	until(t, "the writer waits", refused(two))
 	waiting := inBackground(within(t), one, mongolock.Shared())

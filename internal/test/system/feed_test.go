@@ -81,8 +81,7 @@ func (f *fixture) wakesAre() feedState {
 func (f *fixture) asleep(c *mongolock.Client, key string, feed bool) {
 	f.t.Helper()
 	f.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
-		w := inside.Look(c, key)
-		return w.Listening == feed && w.Seen && !w.Asking && !w.Woken
+		return inside.Look(c, key).Asleep && (c.Stats().Feed == store.FeedLive) == feed
 	})
 }
 

@@ -329,8 +329,7 @@ func (f *fixture) granted(answer <-chan outcome) outcome {
 func (f *fixture) waits(c *mongolock.Client, key string) {
 	f.t.Helper()
 	f.until(time.Now().Add(5*time.Second), "it waits for "+key, func() bool {
-		w := inside.Look(c, key)
-		return w.Refused && !w.Asking
+		return inside.Look(c, key).Refused
 	})
 }
 

@@ -307,8 +307,7 @@ func TestAWakeUpByHandWakesTheWaiters(t *testing.T) {
 		granted <- err
 	}()
 	require.Eventually(t, func() bool { // it listens
-		w := inside.Look(waiter, "k")
-		return w.Listening && w.Seen && !w.Asking && !w.Woken
+		return inside.Look(waiter, "k").Asleep && waiter.Stats().Feed == store.FeedLive
 	}, pace.Of(10*time.Second), 5*time.Millisecond)
 	time.Sleep(pace.Of(2 * time.Second)) // until it has looked once more, and polls no more
 	status, err := client.Inspect(ctx, "k")

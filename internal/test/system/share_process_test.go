@@ -18,6 +18,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/store"
 )
 
 const (
@@ -254,7 +255,7 @@ func TestAWaiterIsWokenHoweverTheLastSharerLeaves(t *testing.T) {
 			wait := f.inBackground(f.ctx(), writer, "k")
 			f.waits(writer, "k")
 			f.until(time.Now().Add(5*time.Second), "it listens", func() bool {
-				return inside.Look(writer, "k").Listening
+				return writer.Stats().Feed == store.FeedLive
 			})
 			start := time.Now()
 			leave(f, holder, l)
