@@ -101,26 +101,15 @@ func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
 // have been silent.
 func (b *Base) Saw(key string, holders []Mark, at mongoclock.Moment) { b.sights.saw(key, holders, at) }
 
-// JudgeAgain is Judge for the holders that the last look at a key showed. It returns those that
-// are over, as they were seen.
-func (b *Base) JudgeAgain(ctx context.Context, key string) (over []Mark, err error) {
+// Last returns the holders that the last look at a key showed, by their IDs, and when that was.
+func (b *Base) Last(key string) (holders []Mark, looked mongoclock.Moment) {
 	b.sights.mu.Lock()
+	defer b.sights.mu.Unlock()
 	last := b.sights.keys.All[key]
-	b.sights.mu.Unlock()
-	if len(last.holders) == 0 {
-		return nil, nil
-	}
-	var holders []Mark
 	for _, id := range slices.Sorted(maps.Keys(last.holders)) {
 		holders = append(holders, last.holders[id].Mark)
 	}
-	which, err := b.Judge(ctx, key, holders, last.looked, last.looked)
-	for _, h := range holders {
-		if which[h.ID] {
-			over = append(over, h)
-		}
-	}
-	return over, err
+	return holders, last.looked
 }
 
 // Beat returns a number for a holder's beat, greater than every earlier one of this process.

@@ -26,7 +26,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	)
 	err := m.base.Try(ctx, c.ID, c.TTL, func(in context.Context, attempt *mongobase.Attempt) (certain bool, err error) {
 		t = m.base.Tenure(c.TTL)
-		if over, err = m.base.JudgeAgain(in, c.Job); err != nil {
+		if over, err = m.judgeAgain(in, c.Job); err != nil {
 			return true, mongoerr.NotApplied(err)
 		}
 		opts := upsert
@@ -76,6 +76,22 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		}
 	}
 	return won, nil
+}
+
+// judgeAgain judges the runs that the last look at a job showed. It returns those that are over, as
+// they were seen.
+func (m *Mongo) judgeAgain(ctx context.Context, job string) (over []mongobase.Mark, err error) {
+	runs, looked := m.base.Last(job)
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	which, err := m.base.Judge(ctx, job, runs, looked, looked)
+	for _, run := range runs {
+		if which[run.ID] {
+			over = append(over, run)
+		}
+	}
+	return over, err
 }
 
 // left returns how long after sent a run that was written with this tenure is honoured.
