@@ -84,6 +84,7 @@ type queue struct {
 	key     string
 	tol     time.Duration // how far the times of a place, and of a holder, may be off
 	now     time.Duration // when it was so first
+	revived bool          // a holder that had run out was, late: who saw that may count on, and does not see this
 	holders map[string]holds
 	line    []*standing
 	resumes map[int]bool             // by Op: calls that resume a ticket
@@ -344,8 +345,11 @@ func (q *queue) index(place string) int {
 // apply takes in what a write did.
 func (q *queue) apply(w *write) {
 	freed := cmp.Or(w.began, w.at) // whoever frees a key says so beside its command
-	revived := false               // a holder that had run out: who saw that may count on, and does not see this
+	if len(w.applied) > 0 {
+		q.revived = false
+	}
 	for _, e := range w.dropped {
+		q.revived = q.revived || q.isResume(w) && q.holders[e.ID].over <= w.at+q.tol
 		if e.Note == Broken { // or beside a release that was lost, before an operator removed its holder
 			freed = min(freed, q.holders[e.ID].since)
 		}
@@ -371,7 +375,7 @@ func (q *queue) apply(w *write) {
 				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
 			}
 		case known:
-			revived = revived || h.over <= w.at+q.tol
+			q.revived = h.over <= w.at+q.tol
 			later := held(e, h.client, h.mode)
 			later.op, later.since = h.op, h.since
 			q.holders[e.ID] = later
@@ -383,7 +387,7 @@ func (q *queue) apply(w *write) {
 	for i, p := range q.line {
 		may := q.mayBe(p.mode, q.before(i, w.at), w.at)
 		switch {
-		case !may && revived:
+		case !may && q.revived:
 		case !may && !q.mayBe(p.mode, q.lasting(i, w.at), w.at):
 			p.offered = never
 		case !may: // a writer comes before it that did not count while others shared the key

@@ -59,6 +59,16 @@ func takes(ms, client int, place string, drops string, passed ...string) (all []
 	return all
 }
 
+// resumes is a ticket that client 3 resumes, which is not told to those in line: the first of them says
+// that it still waits.
+func resumes(ms int) []Event {
+	return []Event{
+		{Kind: Called, At: at(ms), Key: "k", Client: 3, Op: ms, Note: Resumes},
+		droppedBy(ms, 3, "a"), applied(ms, 3, "r", "", 11000),
+		{Kind: Waits, At: at(ms + 100), Began: at(ms + 100), Key: "k", Client: 1, Owner: 1, Place: "x:one:1", Until: at(ms + 90000)},
+	}
+}
+
 // Each thing that excuses a write of being out of turn, and the nearest one that it does not excuse.
 func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -77,6 +87,9 @@ func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 		"passed, while a renewal came too late":         {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 11000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), ""},
 		"passed, after a renewal that came in time":     {inLineOnce(10000, append([]Event{extended(9400, 0, "a", 11000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
 		"passed, after one too late and one in time":    {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 12000), extended(11000, 0, "a", 13000)}, takes(13101, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
+		"passed, while a ticket was resumed too late":   {inLineOnce(10000, append(resumes(10400), takes(11101, 2, "x:two:2", "r", "x:one:1")...)...), ""},
+		"passed, after a ticket was resumed in time":    {inLineOnce(10000, append(resumes(9400), takes(11101, 2, "x:two:2", "r", "x:one:1")...)...), "passed early"},
+		"passed, after another was granted the key":     {inLineOnce(10000, append(append(resumes(10400), droppedBy(10600, 3, "r"), applied(10600, 3, "s", "", 11000)), takes(11101, 2, "x:two:2", "s", "x:one:1")...)...), "passed early"},
 		"the one before is taken out by nobody in line": {inLineOnce(10000, gone(10500, 2, 1, "x:one:1")), "passed early"},
 		"a reader's look, in an election":               {inLineOnce(10000, election(9000, 11000), gone(10500, 2, 1, "x:one:1")), ""},
 		"a writer's claim, in an election":              {inLineOnce(10000, append([]Event{election(9000, 11000)}, takes(10501, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},

@@ -17,6 +17,9 @@ type streak struct {
 	known bool // others stood in line at the last grant
 }
 
+// isResume reports whether a write put a holder in the place of a ticket's.
+func (q *queue) isResume(w *write) bool { return len(w.applied) == 1 && q.resumes[w.applied[0].Op] }
+
 // handed reports whether a write put one holder in the place of another, and checks that a client
 // does not do so for long while others wait. A ticket may be resumed at any time. The holder was
 // alive when it was let go, as by a call that failed for another of its keys, or when the command was
@@ -30,7 +33,7 @@ func (q *queue) handed(w *write) bool {
 		}
 		return h.until > w.began || known && h.until > letGo
 	})
-	resumed := len(w.applied) == 1 && q.resumes[w.applied[0].Op]
+	resumed := q.isResume(w)
 	handed := resumed || alive && len(w.applied) == 1 && w.applied[0].Place == ""
 	s := &q.streak
 	if !handed || resumed || !s.known {
