@@ -107,13 +107,15 @@ func (qs *queues) untold(w *waiter, m move, h *holding) bool {
 	if !w.terms.shares() || len(behind) == 0 {
 		return false
 	}
-	if mode, limit := behind[0].Mode(); mode == store.Permits && limit > w.terms.limit && w.terms.mode == store.Permits {
-		return true
-	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	if w.terms.mode != store.Permits || !m.told {
+		return !m.told
+	}
 	now := h.since.Add(qs.clock.Since(h.granted)) // by the store's clock
-	return !m.told || w.terms.mode == store.Permits && line.RanOut(w.queue.view.Seen, now)
+	seen := w.queue.view.Seen
+	mode, limit := line.Behind(seen, behind, now).Mode()
+	return mode == store.Permits && limit > w.terms.limit || line.RanOut(seen, now)
 }
 
 // answered takes in the answer to a claim of the head, and returns whom to tell of it.

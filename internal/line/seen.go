@@ -50,6 +50,22 @@ func RanOut(s *store.Status, now time.Time) bool {
 	return s != nil && slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return !h.ExpireAt.After(now) })
 }
 
+// Behind returns the first place of a line that is not known, by an earlier look, to be stale by now. It is
+// empty if there is none.
+func Behind(s *store.Status, line []store.Place, now time.Time) store.Place {
+	var then store.Status
+	if s != nil {
+		then = *s
+	}
+	then.Now = now
+	for _, p := range line {
+		if !slices.ContainsFunc(then.Line, func(w store.Waiter) bool { return w.Place == p && then.Stale(w) }) {
+			return p
+		}
+	}
+	return ""
+}
+
 // Missed reports whether a waiter has not claimed since a live holder was granted the key, and need not
 // before that one may be over: it may not know when.
 func Missed(s *store.Status, p store.Place) bool {
