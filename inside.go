@@ -38,7 +38,7 @@ func init() {
 		if err != nil {
 			return inside.Terms{}, err
 		}
-		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, MaxWait: t.maxWait, Logger: conf.logger, Note: t.note}, nil
+		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, MaxWait: t.maxWait, Logger: conf.logger, NoRenewal: t.noRenewal, Note: t.note}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
 		c := client.(*Client)

@@ -50,3 +50,14 @@ func TestACandidateKeepsItsPlaceWhateverItsClientsDefaultsAre(t *testing.T) {
 		})
 	}
 }
+
+// No option turns renewal on again.
+func TestAPriorityIsRefusedToAClientWhoseLeasesAreNotRenewed(t *testing.T) {
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.NoRenewal())
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = leader.New(client, "billing", leader.Priority(1))
+	assert.ErrorContains(t, err, "NoRenewal")
+	_, err = leader.New(client, "billing", leader.Priority(0))
+	assert.NoError(t, err, "it shows nothing")
+}

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -87,8 +88,12 @@ func Priority(n int) Option {
 
 // checkKey says what is wrong with the key that shows a priority.
 func checkKey(l mongolock.Locker, key string) error {
-	if _, err := inside.TermsOf(l, key, []mongolock.AcquireOption(nil)); err != nil {
+	terms, err := inside.TermsOf(l, key, []mongolock.AcquireOption(nil))
+	switch {
+	case err != nil:
 		return fmt.Errorf("leader: Priority: %q: %w", key, err)
+	case terms.NoRenewal:
+		return errors.New("leader: Priority: the client has NoRenewal: the lease that shows the priority would run out")
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ type Terms struct {
 	MaxWait time.Duration
 	Logger  *slog.Logger // the client's
 
-	Note string
+	NoRenewal bool
+	Note      string
 }
 
 // TermsOf returns what a mongolock.Locker asks for when it acquires key with options,
