@@ -224,7 +224,7 @@ func ExampleClient_Inspect_shared() {
 	defer client.Close()
 	lease := mustAcquire(client, "catalogue", mongolock.Shared(), mongolock.Note("search"))
 	defer lease.Release()
-	waiting := store.Claim{Ref: store.Ref{Key: "catalogue", ID: "writer", Mode: store.Exclusive}, TTL: 1e9, Place: store.NewPlace(store.Exclusive, 1, "")}
+	waiting := store.Claim{Ref: store.Ref{Key: "catalogue", ID: "writer", Mode: store.Exclusive}, TTL: 1e9, Place: store.NewPlace(store.Exclusive, 1, 1, "")}
 	_, _ = s.Acquire(ctx, waiting)
 
 	status, err := client.Inspect(ctx, "catalogue")

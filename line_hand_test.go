@@ -51,7 +51,7 @@ func TestGarbagePlaces(t *testing.T) {
 // The store's clock is stepped back by an hour: the places of those who died do not get stale.
 func TestAClockThatIsSteppedBack(t *testing.T) {
 	for _, step := range []time.Duration{-5 * time.Minute, time.Hour, -2 * time.Minute, 2 * time.Minute} {
-		for _, first := range []store.Place{"garbage", store.NewPlace(store.Exclusive, 1, "dead")} {
+		for _, first := range []store.Place{"garbage", store.NewPlace(store.Exclusive, 1, 1, "dead")} {
 			t.Run(fmt.Sprint(step, first), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var mu sync.Mutex

@@ -21,7 +21,7 @@ func TestADeadWaiterHidesNoneBehindItThatAllowsMorePermits(t *testing.T) {
 				waits := []<-chan result{inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))}
 				time.Sleep(time.Second)
 				_, err := s.Acquire(t.Context(), store.Claim{
-					Ref: store.Ref{Key: "k", ID: "dead", Mode: mode}, Limit: limit, TTL: time.Minute, Place: store.NewPlace(mode, limit, "dead"),
+					Ref: store.Ref{Key: "k", ID: "dead", Mode: mode}, Limit: limit, TTL: time.Minute, Place: store.NewPlace(mode, limit, 1, "dead"),
 				})
 				require.ErrorIs(t, err, mongolock.ErrHeld)
 				for range 2 {

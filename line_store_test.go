@@ -245,7 +245,7 @@ func trips(least time.Duration) func(ctx context.Context, op, key string, do fun
 func standAs(t *testing.T, mem *memstore.Store, m store.Mode, limit int, id, address string) store.Place {
 	t.Helper()
 	claim := store.Claim{Ref: store.Ref{Key: "k", ID: id, Mode: m}, Limit: limit, TTL: time.Minute, Owner: "dead"}
-	claim.Place = store.NewPlace(m, limit, address)
+	claim.Place = store.NewPlace(m, limit, 1, address)
 	_, err := mem.Acquire(t.Context(), claim)
 	require.ErrorIs(t, err, store.ErrHeld)
 	return claim.Place

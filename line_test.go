@@ -122,7 +122,7 @@ func stand(t *testing.T, s *memstore.Store, m store.Mode, n int) {
 		if m == store.Exclusive {
 			claim.Limit = 1
 		}
-		claim.Place = store.NewPlace(m, claim.Limit, "dead")
+		claim.Place = store.NewPlace(m, claim.Limit, 1, "dead")
 		_, err := s.Acquire(t.Context(), claim)
 		require.ErrorIs(t, err, store.ErrHeld)
 	}
@@ -422,7 +422,7 @@ func TestAPermitThatRunsOutDuringAHandoffIsNotForgotten(t *testing.T) {
 		time.Sleep(time.Second)
 		s.set(trips(20 * time.Millisecond))
 		died := permit("died", time.Minute)
-		died.Place = store.NewPlace(store.Permits, 2, "dead")
+		died.Place = store.NewPlace(store.Permits, 2, 1, "dead")
 		_, err = mem.Acquire(t.Context(), died)
 		require.ErrorIs(t, err, store.ErrHeld)
 		third := inBackground(t.Context(), newClient(t, mem), "k", mongolock.OneOf(2))

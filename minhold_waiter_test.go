@@ -57,7 +57,7 @@ func TestADeadWaiterHidesNoEndByMinHold(t *testing.T) {
 		granted := time.Now()
 		_, err := s.Acquire(t.Context(), store.Claim{
 			Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute,
-			Owner: "dead", Place: store.NewPlace(store.Exclusive, 1, "dead"),
+			Owner: "dead", Place: store.NewPlace(store.Exclusive, 1, 1, "dead"),
 		})
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		wait := inBackground(t.Context(), newClient(t, s), "k")

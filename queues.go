@@ -84,11 +84,12 @@ func (qs *queues) stand(q *queue) {
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
 // granted the key at once, and the next one has the same place: so it is made once.
 func (qs *queues) placeFor(t *terms) store.Place {
-	if t.shares() {
-		return store.NewPlace(t.mode, t.limit, qs.watch.Address()).Weighing(t.weight)
-	}
-	if qs.place == "" {
-		qs.place = store.NewPlace(t.mode, t.limit, qs.watch.Address())
+	if t.shares() || qs.place == "" {
+		p := store.NewPlace(t.mode, t.limit, t.weight, qs.watch.Address())
+		if t.shares() {
+			return p
+		}
+		qs.place = p
 	}
 	return qs.place
 }

@@ -40,7 +40,7 @@ func readsAfterItsWriter(t *testing.T, late time.Duration) {
 			return err
 		}
 		require.NoError(t, claim(store.Shared, 3*time.Second, ""))
-		place := store.NewPlace(store.Exclusive, 1, "dead")
+		place := store.NewPlace(store.Exclusive, 1, 1, "dead")
 		require.ErrorIs(t, claim(store.Exclusive, 30*time.Second, place), store.ErrHeld) // its place keeps readers out for 30 s
 		began := time.Now()
 		wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.Shared())

@@ -183,7 +183,7 @@ func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
 	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.Weight(2))
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Permits}, Limit: 4, Weight: 3, TTL: time.Minute}
-		dead.Place = store.NewPlace(store.Permits, 4, "dead").Weighing(3)
+		dead.Place = store.NewPlace(store.Permits, 4, 3, "dead")
 		_, err := b.mem.Acquire(t.Context(), dead)
 		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()

@@ -88,7 +88,7 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
 	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one := newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
-		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Place: store.NewPlace(store.Exclusive, 1, "")}
+		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Place: store.NewPlace(store.Exclusive, 1, 1, "")}
 		_, err := b.mem.Acquire(t.Context(), dead)
 		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()

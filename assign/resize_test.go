@@ -350,7 +350,7 @@ func TestAResizeThatDiesInLineStopsTheWorkForSomeSeconds(t *testing.T) {
 		time.Sleep(time.Second)
 		_, err := in.Acquire(t.Context(), store.Claim{
 			Ref: store.Ref{Key: name + "/workers", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute,
-			Owner: "dead", Place: store.NewPlace(store.Exclusive, 1, "dead"),
+			Owner: "dead", Place: store.NewPlace(store.Exclusive, 1, 1, "dead"),
 		})
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		time.Sleep(30 * time.Second)

@@ -106,7 +106,7 @@ func deadInLine(l *lab) (seconds float64) {
 	lease := l.acquire(holder, "key")
 	raw := must(mongostore.New(locksOf(l.driver, name)))
 	_, err := raw.Acquire(l.ctx, store.Claim{
-		Ref: store.Ref{Key: "key", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Place: store.NewPlace(store.Exclusive, 1, "dead"),
+		Ref: store.Ref{Key: "key", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Place: store.NewPlace(store.Exclusive, 1, 1, "dead"),
 	})
 	if err == nil {
 		check(fmt.Errorf("a key that is held was granted"))

@@ -15,7 +15,7 @@ func awaited() store.Status {
 	now := time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)
 	s := store.Status{Key: "catalogue", Now: now}
 	for i, mode := range []store.Mode{store.Shared, store.Shared, store.Exclusive, store.Shared} {
-		s.Line = append(s.Line, store.Waiter{Place: store.NewPlace(mode, 0, "here"), Owner: fmt.Sprint("host-", i), Since: now, Seen: now})
+		s.Line = append(s.Line, store.Waiter{Place: store.NewPlace(mode, 0, 1, "here"), Owner: fmt.Sprint("host-", i), Since: now, Seen: now})
 	}
 	return s
 }
@@ -30,7 +30,7 @@ func ExampleClaim() {
 	_, err := s.Acquire(ctx, claim("holder"))
 	fmt.Println("holder:", err)
 	waiter := claim("waiter")
-	waiter.Place = store.NewPlace(store.Exclusive, 1, "")
+	waiter.Place = store.NewPlace(store.Exclusive, 1, 1, "")
 	_, err = s.Acquire(ctx, waiter)
 	fmt.Println("waiter:", errors.Is(err, store.ErrHeld))
 
@@ -50,14 +50,14 @@ func ExampleClaim() {
 }
 
 func ExampleNewPlace() {
-	place := store.NewPlace(store.Permits, 3, "Kq3fA9")
+	place := store.NewPlace(store.Permits, 3, 1, "Kq3fA9")
 	fmt.Println(place[:len("p3:Kq3fA9:")], len(place))
 	// Output: p3:Kq3fA9: 20
 }
 
 func ExamplePlace_Mode() {
-	fmt.Println(store.NewPlace(store.Permits, 3, "Kq3fA9").Mode())
-	fmt.Println(store.NewPlace(store.Exclusive, 1, "").Mode())
+	fmt.Println(store.NewPlace(store.Permits, 3, 1, "Kq3fA9").Mode())
+	fmt.Println(store.NewPlace(store.Exclusive, 1, 1, "").Mode())
 	// Output:
 	// permits 3
 	// exclusive 1
@@ -65,8 +65,8 @@ func ExamplePlace_Mode() {
 
 // A waiter without an address polls.
 func ExamplePlace_Address() {
-	fmt.Printf("%q\n", store.NewPlace(store.Exclusive, 1, "Kq3fA9").Address())
-	fmt.Printf("%q\n", store.NewPlace(store.Exclusive, 1, "").Address())
+	fmt.Printf("%q\n", store.NewPlace(store.Exclusive, 1, 1, "Kq3fA9").Address())
+	fmt.Printf("%q\n", store.NewPlace(store.Exclusive, 1, 1, "").Address())
 	// Output:
 	// "Kq3fA9"
 	// ""
@@ -137,23 +137,22 @@ func ExampleHeldError_Ahead() {
 }
 
 // Five permits are free, and the first in line takes four of them.
-func ExamplePlace_Weighing() {
-	first := store.NewPlace(store.Permits, 5, "a").Weighing(4)
-	line := []store.Place{first, store.NewPlace(store.Permits, 5, "b").Weighing(2), store.NewPlace(store.Permits, 5, "c")}
+func ExampleNewPlace_weight() {
+	first := store.NewPlace(store.Permits, 5, 4, "a")
+	line := []store.Place{first, store.NewPlace(store.Permits, 5, 2, "b"), store.NewPlace(store.Permits, 5, 1, "c")}
 	fmt.Println(store.Status{}.Offered(line), "is offered them")
 	// Output: 1 is offered them
 }
 
 func ExamplePlace_Weight() {
-	place := store.NewPlace(store.Permits, 5, "a")
-	fmt.Println(place.Weight(), place.Weighing(4).Weight())
+	fmt.Println(store.NewPlace(store.Permits, 5, 1, "a").Weight(), store.NewPlace(store.Permits, 5, 4, "a").Weight())
 	// Output: 1 4
 }
 
 // Two permits are taken. The first in line allows three and may have one, and then the next would be the
 // fourth. The last allows more, and waits behind it.
 func ExampleStatus_OfferedBeside() {
-	line := []store.Place{store.NewPlace(store.Permits, 3, "a"), store.NewPlace(store.Permits, 3, "b"), store.NewPlace(store.Permits, 6, "c")}
+	line := []store.Place{store.NewPlace(store.Permits, 3, 1, "a"), store.NewPlace(store.Permits, 3, 1, "b"), store.NewPlace(store.Permits, 6, 1, "c")}
 	s := store.Status{Mode: store.Permits}
 	fmt.Println(s.OfferedBeside(line, 2))
 	// Output: 1

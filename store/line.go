@@ -15,27 +15,21 @@ import (
 // neither a dot nor a dollar sign, and has at most 64 bytes.
 type Place string
 
-// NewPlace makes a place for a claim of that mode and limit. A process that hears no notices has
-// no address: it polls. An address has neither a colon nor a dot nor a dollar sign, and at most
+// NewPlace makes a place for a claim of that mode, limit and weight. A process that hears no notices
+// has no address: it polls. An address has neither a colon nor a dot nor a dollar sign, and at most
 // 32 bytes.
-func NewPlace(m Mode, limit int, address string) Place {
+func NewPlace(m Mode, limit, weight int, address string) Place {
 	mark := "x"
 	switch m {
 	case Shared:
 		mark = "s"
 	case Permits:
 		mark = "p" + strconv.Itoa(limit)
+		if weight > 1 {
+			mark += "w" + strconv.Itoa(weight)
+		}
 	}
 	return Place(mark + ":" + address + ":" + rand.Text()[:10])
-}
-
-// Weighing returns the place of a claim of permits that takes that many of them.
-func (p Place) Weighing(weight int) Place {
-	if weight <= 1 {
-		return p
-	}
-	mark, rest, _ := strings.Cut(string(p), ":")
-	return Place(mark + "w" + strconv.Itoa(weight) + ":" + rest)
 }
 
 // Weight returns how many permits the claim takes that waits, 1 if the place says nothing.

@@ -25,7 +25,7 @@ func TestAPlaceOfAnotherShapeIsOfferedNothing(t *testing.T) {
 
 func TestAPlaceIsShort(t *testing.T) {
 	assert.Equal(t, 1, store.Place("p20w9223372036854775807:a:b").Weight(), "sums of any weights fit an int")
-	p := store.NewPlace(store.Permits, 10_000, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq").Weighing(10_000)
+	p := store.NewPlace(store.Permits, 10_000, 10_000, "Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq3fA9Kq")
 	assert.LessOrEqual(t, len(p), 64)
 	assert.NotContains(t, p, ".")
 	assert.NotContains(t, p, "$")
@@ -100,8 +100,8 @@ func TestWhoCountsInALine(t *testing.T) {
 		{store.Shared, store.ReserveFor, false},
 		{store.Permits, store.ReserveFor, false},
 	} {
-		for _, writer := range []store.Place{store.NewPlace(store.Exclusive, 1, ""), store.NewPlace(store.Permits, 4, "").Weighing(2)} {
-			reader := store.NewPlace(store.Shared, 0, "")
+		for _, writer := range []store.Place{store.NewPlace(store.Exclusive, 1, 1, ""), store.NewPlace(store.Permits, 4, 2, "")} {
+			reader := store.NewPlace(store.Shared, 0, 1, "")
 			s := store.Status{Now: now, Line: []store.Waiter{{Place: writer, Seen: now.Add(-c.unseen)}, {Place: reader, Seen: now.Add(-store.ReserveFor)}}}
 			if c.mode != "" {
 				s.Mode, s.Holders = c.mode, []store.Holder{{ExpireAt: now.Add(time.Second)}}

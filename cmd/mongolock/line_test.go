@@ -38,8 +38,8 @@ func places(all ...store.Place) (waiters []store.Waiter) {
 }
 
 func TestWhatIsShownOfALine(t *testing.T) {
-	reader, writer := store.NewPlace(store.Shared, 0, "a"), store.NewPlace(store.Exclusive, 1, "b")
-	polls, permit := store.NewPlace(store.Shared, 0, ""), store.NewPlace(store.Permits, 3, "c").Weighing(2)
+	reader, writer := store.NewPlace(store.Shared, 0, 1, "a"), store.NewPlace(store.Exclusive, 1, 1, "b")
+	polls, permit := store.NewPlace(store.Shared, 0, 1, ""), store.NewPlace(store.Permits, 3, 2, "c")
 	line := places(reader, polls, writer, permit)
 	line[0].Seen = time.Date(2026, 5, 3, 1, 58, 0, 0, time.UTC)
 	v := queued(nil, line...)
@@ -67,7 +67,7 @@ func TestWhatIsShownOfALine(t *testing.T) {
 }
 
 func TestWatchShowsWhoJoinsTheLine(t *testing.T) {
-	one, two := store.NewPlace(store.Exclusive, 1, "a"), store.NewPlace(store.Permits, 2, "b")
+	one, two := store.NewPlace(store.Exclusive, 1, 1, "a"), store.NewPlace(store.Permits, 2, 1, "b")
 	now := time.Date(2026, 5, 3, 2, 0, 0, 0, time.UTC)
 	before := mongolock.Status{Key: "k", Now: now, Line: []store.Waiter{{Place: one, Owner: "one", Seen: now}}}
 	after := before
@@ -159,7 +159,7 @@ func TestDoctorNamesALineThatIsFull(t *testing.T) {
 	var line bson.A
 	waits := bson.D{}
 	for range store.LineMost {
-		place := string(store.NewPlace(store.Exclusive, 1, "a"))
+		place := string(store.NewPlace(store.Exclusive, 1, 1, "a"))
 		line, waits = append(line, place), append(waits, bson.E{Key: place, Value: bson.D{{Key: "owner", Value: "w"}, {Key: "since", Value: time.Now()}, {Key: "seen", Value: time.Now()}}})
 	}
 	_, err = p.database().Collection("locks").UpdateByID(t.Context(), "nightly", bson.D{{Key: "$set", Value: bson.D{{Key: "line", Value: line}, {Key: "waits", Value: waits}}}})

@@ -115,7 +115,7 @@ func TestAStepOfTheWallClockNeitherEndsNorProlongsAPlace(t *testing.T) {
 			_, err := s.Acquire(t.Context(), reader)
 			require.NoError(t, err)
 			writer := rival("k")
-			writer.Place = store.NewPlace(store.Exclusive, 1, "")
+			writer.Place = store.NewPlace(store.Exclusive, 1, 1, "")
 			_, err = s.Acquire(t.Context(), writer)
 			require.ErrorIs(t, err, store.ErrHeld)
 

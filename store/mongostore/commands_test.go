@@ -243,7 +243,7 @@ func TestEachStepOfALineSendsWhatTheProtocolSays(t *testing.T) {
 	testserver.Need(t, "operationtime")
 	f := newFixture(t)
 	one, two := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
-	two.Place = store.NewPlace(store.Exclusive, 1, "here")
+	two.Place = store.NewPlace(store.Exclusive, 1, 1, "here")
 	names := []string{one.ID, two.ID, string(two.Place)}
 	f.acquire(f.store, one)
 	f.tap.Take()
@@ -305,7 +305,7 @@ func TestEachStepOfALineSendsWhatTheProtocolSays(t *testing.T) {
 // placed returns the claim of a waiter.
 func (f *fixture) placed(key string) store.Claim {
 	c := exclusiveClaim(key, 30*time.Second)
-	c.Place = store.NewPlace(c.Mode, c.Limit, "here")
+	c.Place = store.NewPlace(c.Mode, c.Limit, 1, "here")
 	return c
 }
 
@@ -479,7 +479,7 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	defer user.EndSession(f.ctx())
 	inUsers := mongo.NewSessionContext(f.ctx(), user)
 	mine, next, late := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
-	late.Place = store.NewPlace(store.Exclusive, 1, "here")
+	late.Place = store.NewPlace(store.Exclusive, 1, 1, "here")
 
 	_, err = f.store.Acquire(inUsers, mine)
 	f.inNoSession("acquire", user, err, nil)

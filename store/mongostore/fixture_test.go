@@ -83,7 +83,7 @@ func released(ctx context.Context, s *Store, r store.Ref, keep time.Duration) er
 func (f *fixture) waits(s *Store, c store.Claim) store.Claim {
 	f.t.Helper()
 	if c.Place == "" {
-		c.Place = store.NewPlace(c.Mode, c.Limit, "here")
+		c.Place = store.NewPlace(c.Mode, c.Limit, 1, "here")
 	}
 	f.held(s, c)
 	return c

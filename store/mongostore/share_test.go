@@ -67,7 +67,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	f.expect("a writer", []string{writer.ID, string(writer.Place)}, sentUpsert("ID"), sentWait("ID2"))
 
 	waiting := sharedClaim("k", 30*time.Second)
-	waiting.Place = store.NewPlace(store.Shared, 0, "here")
+	waiting.Place = store.NewPlace(store.Shared, 0, 1, "here")
 	names = []string{one.ID, waiting.ID, string(waiting.Place), string(writer.Place)}
 	f.held(f.store, waiting)
 	f.expect("a reader whom a writer keeps out", names, sentFind, sentWait("ID3"))
@@ -109,7 +109,7 @@ func TestEachStepOfAPermitSendsWhatTheProtocolSays(t *testing.T) {
 	f.acquire(f.store, exclusiveClaim("warm", time.Second))
 	f.tap.Take()
 	one, two, heavy := permitClaim("k", 4, 30*time.Second), permitClaim("k", 5, 30*time.Second), permitClaim("k", 4, 30*time.Second)
-	heavy.Weight, heavy.Place = 3, store.NewPlace(store.Permits, 4, "here").Weighing(3)
+	heavy.Weight, heavy.Place = 3, store.NewPlace(store.Permits, 4, 3, "here")
 	names := []string{one.ID, two.ID, heavy.ID, string(heavy.Place)}
 	f.acquire(f.store, one)
 	f.expect("the first permit", names, sentInsert("permits", "ID"))
@@ -394,7 +394,7 @@ func TestAPlaceThatIsTakenJustBeforeTheDeleteIsKept(t *testing.T) {
 			f.acquire(f.store, mine)
 			other := f.another()
 			did := meanwhile(line, isRemove, func() {
-				p := string(store.NewPlace(c.Mode, c.Limit, "here")) // as a claim that dies right after it
+				p := string(store.NewPlace(c.Mode, c.Limit, 1, "here")) // as a claim that dies right after it
 				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
 					{Key: "$push", Value: bson.D{{Key: fieldLine, Value: p}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits." + p + ".seen", Value: true}}},
 				})

@@ -145,7 +145,7 @@ func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
 	claim := exclusiveClaim("k", 30*time.Second)
-	claim.Place = store.NewPlace(store.Exclusive, 1, "here")
+	claim.Place = store.NewPlace(store.Exclusive, 1, 1, "here")
 	f, err := heldThenLate(t, claim, 0)
 	assert.ErrorIs(t, err, store.ErrHeld, "refused, and its twin holds the key")
 	assert.Empty(t, f.document("k").Holders, "refused with %v, and its twin holds the key", err)

@@ -116,7 +116,7 @@ func everyWatcherHearsANotice(e *env) {
 		watchers = append(watchers, w)
 	}
 	for _, n := range []store.Notice{
-		{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered, To: "there", Place: store.NewPlace(store.Permits, 3, "there")},
+		{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered, To: "there", Place: store.NewPlace(store.Permits, 3, 1, "there")},
 		{Topic: "a topic of tomorrow", Key: e.key("$x.a\x00b/\U0001F512"), Kind: "a kind of tomorrow"},
 	} {
 		e.notify(n)
@@ -132,7 +132,7 @@ func aWatcherHearsWhatIsForIt(e *env) {
 	w := e.watch(store.Audience{Address: mine, Topics: []string{"another", topic}}, func(store.Notice) {})
 	e.live(w)
 	for _, n := range []store.Notice{
-		{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered, To: mine, Place: store.NewPlace(store.Exclusive, 1, mine)},
+		{Topic: store.TopicLocks, Key: e.key("offered"), Kind: store.KindOffered, To: mine, Place: store.NewPlace(store.Exclusive, 1, 1, mine)},
 		{Topic: topic, Key: e.key("changed"), Kind: "changed"},
 		{Topic: topic, Key: e.key("addressed"), Kind: "changed", To: mine},
 	} {

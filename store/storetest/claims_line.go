@@ -25,7 +25,7 @@ var lineClaims = []claim{
 
 // placed returns the claim of a waiter, with a place of its own.
 func (e *env) placed(c store.Claim) store.Claim {
-	c.Place = store.NewPlace(c.Mode, c.Limit, "here").Weighing(c.Weight)
+	c.Place = store.NewPlace(c.Mode, c.Limit, c.Weight, "here")
 	return c
 }
 

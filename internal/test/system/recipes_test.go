@@ -280,7 +280,7 @@ func TestADeadWriterIsTakenOutOfTheLineByHand(t *testing.T) {
 	client, coll := newClient(t)
 	sh := shell{t, coll}
 	reader := tryAcquire(t, client, "k", mongolock.Shared())
-	place := store.NewPlace(store.Exclusive, 1, "dead") // of a writer that was killed
+	place := store.NewPlace(store.Exclusive, 1, 1, "dead") // of a writer that was killed
 	waits := bson.D{{Key: "owner", Value: "writer"}, {Key: "since", Value: time.Now()}, {Key: "seen", Value: time.Now()}}
 	_, err := coll.UpdateByID(contextFor(t, 5*time.Second), "k", bson.D{{Key: "$set", Value: bson.D{
 		{Key: "line", Value: bson.A{string(place)}}, {Key: "waits." + string(place), Value: waits},
