@@ -221,12 +221,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 	}
 }
 
-// String shows the client's owner.
-func (c *Client) String() string { return fmt.Sprintf("mongolock.Client(%s)", c.owner) }
-
-// Format shows what String does, whatever the verb. Otherwise package fmt would show the IDs of
+// Format shows the client's owner, whatever the verb. Otherwise package fmt would show the IDs of
 // acquisitions, and a reader of an ID could end the lease.
-func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.String()) }
+func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "mongolock.Client(%s)", c.owner) }
 
 // Feed returns the store's feed, which carries notices between processes, or nil if the store
 // has none. The client sends and hears its wake-ups by itself: Feed is for packages with topics

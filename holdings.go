@@ -40,13 +40,6 @@ func (all *holdings) remove(h *holding) bool {
 	return true
 }
 
-func (all *holdings) list() (hs []*holding) {
-	for h := all.first; h != nil; h = h.next {
-		hs = append(hs, h)
-	}
-	return hs
-}
-
 // enter takes in a holding that was granted. It reports whether the queues are drained: then the
 // holding is given back.
 func (qs *queues) enter(h *holding) (drained bool) {
@@ -89,10 +82,13 @@ func (qs *queues) forget(h *holding) {
 }
 
 // unsettled returns the holdings that are not settled.
-func (qs *queues) unsettled() []*holding {
+func (qs *queues) unsettled() (all []*holding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return qs.held.list()
+	for h := qs.held.first; h != nil; h = h.next {
+		all = append(all, h)
+	}
+	return all
 }
 
 // busy reports whether there is a holding or a waiter.

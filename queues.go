@@ -84,12 +84,11 @@ func (qs *queues) stand(q *queue) {
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are
 // granted the key at once, and the next one has the same place: so it is made once.
 func (qs *queues) placeFor(t *terms) store.Place {
-	if t.shares() || qs.place == "" {
-		p := store.NewPlace(t.mode, t.limit, t.weight, qs.watch.Address())
-		if t.shares() {
-			return p
-		}
-		qs.place = p
+	if t.shares() {
+		return store.NewPlace(t.mode, t.limit, t.weight, qs.watch.Address())
+	}
+	if qs.place == "" {
+		qs.place = store.NewPlace(t.mode, t.limit, 1, qs.watch.Address())
 	}
 	return qs.place
 }
