@@ -55,6 +55,14 @@ help: # a target is listed if a comment with its group stands behind it
 		list[group] = list[group] sprintf("  make %-18s %s\n", $$1, text) } \
 		END { printf "Use\n%s\nTest\n%s\nDevelop\n%s", list["use"], list["test"], list["develop"] }' $(firstword $(MAKEFILE_LIST))
 
+# What needs no server, and is quick: a change of one line is verified by it.
+QUICK := . ./keep ./leader ./once ./store ./store/memstore ./store/storetest
+.PHONY: quick
+quick: ## test: build, vet, what needs no server, 50 seeds: some minute
+	go build ./... && go vet ./...
+	go test -vet=off $(QUICK) $$(go list ./internal/... | grep -v /internal/test/)
+	@$(MAKE) -s simulate SEEDS=50 SAME=2
+
 .PHONY: test
 test: $(DEVMONGO) bin/testreport ## test: the tests of the library; some: PKG=./once RUN=Died
 	@echo 'All tests take some seven minutes on two cores; a line for each package as it ends.'
