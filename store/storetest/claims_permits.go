@@ -181,65 +181,66 @@ func contendersNeverHoldMoreWeightThanTheLimit(e *env) {
 	e.contend(kinds...)
 }
 
-// An occupancy counts the holders of a key, and records what must never happen.
+// An occupancy has the holders of a key, and records what must never happen.
 type occupancy struct {
-	mu      sync.Mutex     // protects the rest
-	sharers map[string]int // the IDs of those who hold the key, and how many permits they have
-	writers int
+	mu      sync.Mutex // protects the rest
+	holders map[string]held
 	most    int // the largest limit that a holder had
 	wrong   []string
 }
 
-func sum(weights map[string]int) (n int) {
-	for _, w := range weights {
-		n += w
-	}
-	return n
-}
-
 // before returns who holds the key before a claim is made.
-func (r *occupancy) before() map[string]int {
+func (r *occupancy) before() map[string]held {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.sharers)
+	return maps.Clone(r.holders)
 }
 
 // comes adds a holder. Those who were there before its claim and are there still were there when it was
-// granted: they count for its own limit. Those who came meanwhile may have come after it.
-func (r *occupancy) comes(c store.Claim, before map[string]int) {
+// granted: they count for its own limit. Those who came meanwhile may have come after it. A holder whose time
+// is over counts for nothing: its goroutine may be late to say that it goes.
+func (r *occupancy) comes(h held, before map[string]held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.Mode == store.Exclusive {
-		r.writers++
-	} else {
-		r.sharers[c.ID] = max(1, c.Weight)
+	r.holders[h.ID] = h
+	now := time.Now()
+	var writers, sharers, permits, taken int
+	for id, h := range r.holders {
+		if !now.Before(h.honoured()) {
+			continue
+		}
+		if h.Mode == store.Exclusive {
+			writers++
+			continue
+		}
+		sharers++
+		permits += max(1, h.Weight)
+		if _, was := before[id]; was {
+			taken += max(1, h.Weight)
+		}
 	}
-	if r.writers > 1 || r.writers > 0 && len(r.sharers) > 0 {
-		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d sharers hold the key at once", r.writers, len(r.sharers)))
+	if writers > 1 || writers > 0 && sharers > 0 {
+		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d sharers hold the key at once", writers, sharers))
 	}
-	if c.Mode != store.Permits {
+	if h.Mode != store.Permits || !now.Before(h.honoured()) {
 		return
 	}
-	maps.DeleteFunc(before, func(id string, _ int) bool { return r.sharers[id] == 0 })
-	r.most = max(r.most, c.Limit)
-	if taken := sum(before) + r.sharers[c.ID]; taken > c.Limit || sum(r.sharers) > r.most {
-		r.wrong = append(r.wrong, fmt.Sprintf("a claim of limit %d was granted, and %d permits are taken with it", c.Limit, max(taken, sum(r.sharers))))
+	r.most = max(r.most, h.Limit)
+	if taken += max(1, h.Weight); taken > h.Limit || permits > r.most {
+		r.wrong = append(r.wrong, fmt.Sprintf("a claim of limit %d was granted, and %d permits are taken with it", h.Limit, max(taken, permits)))
 	}
 }
 
-func (r *occupancy) goes(c store.Claim) {
+func (r *occupancy) goes(h held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.Mode == store.Exclusive {
-		r.writers--
-	}
-	delete(r.sharers, c.ID)
+	delete(r.holders, h.ID)
 }
 
 // contend starts one contender for each kind of claim, and checks that they never hold
 // the key together when they must not.
 func (e *env) contend(kinds ...func() store.Claim) {
-	holding := occupancy{sharers: make(map[string]int)}
+	holding := occupancy{holders: make(map[string]held)}
 	var wg sync.WaitGroup
 	give := time.Now().Add(bound)
 	for i, kind := range kinds {
@@ -269,17 +270,17 @@ func (e *env) contend(kinds ...func() store.Claim) {
 }
 
 // holdFor holds the key for a while, and then releases it or lets it expire.
-func (e *env) holdFor(holding *occupancy, h held, before map[string]int) {
+func (e *env) holdFor(holding *occupancy, h held, before map[string]held) {
 	if !h.inTime() {
 		return
 	}
-	holding.comes(h.Claim, before)
+	holding.comes(h, before)
 	if h.TTL == short {
 		e.sleepUntil(h.honoured().Add(-short / 4))
 	} else {
 		time.Sleep(time.Millisecond)
 	}
-	holding.goes(h.Claim)
+	holding.goes(h)
 	if h.TTL == short {
 		return
 	}
