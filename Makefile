@@ -247,11 +247,9 @@ demo: ## use: three processes, one lock, one of them killed: 15 s
 lines: ## develop: how many lines an importing program compiles
 	@go list -deps -f '{{if .Module}}{{if .Module.Main}}{{$$dir := .Dir}}{{range .GoFiles}}{{$$dir}}/{{.}} {{end}}{{end}}{{end}}' . | xargs cat | wc -l
 
-# WALK=-slack lets a figure stand below its ceiling.
-WALK ?= -slack
 .PHONY: walk
 walk: ## develop: what a reader of the code meets, against its ceilings
-	@go run ./internal/test/walk $(WALK)
+	@go run ./internal/test/walk
 
 .PHONY: walk-lower
 walk-lower: ## develop: lowers those ceilings to what the code has now
