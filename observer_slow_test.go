@@ -89,10 +89,10 @@ func harm(t *testing.T, op mongolock.Op, begin bool) (wrong []string) {
 	last := acquire(t, client, "last")
 	atSleep := time.Now()
 	ends := acquire(t, client, "ends", mongolock.NoRenewal())
-	var endedAt time.Time
+	ended := make(chan time.Time, 1)
 	go func() {
 		<-ends.Done()
-		endedAt = time.Now()
+		ended <- time.Now()
 	}()
 	time.Sleep(time.Minute)
 	_, _ = rival.Break(context.Background(), "blocked", "because", -1)
@@ -108,7 +108,7 @@ func harm(t *testing.T, op mongolock.Op, begin bool) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s was not renewed for %v", key, gap))
 		}
 	}
-	if late := endedAt.Sub(atSleep.Add(29 * time.Second)); late != 0 {
+	if late := (<-ended).Sub(atSleep.Add(29 * time.Second)); late != 0 {
 		wrong = append(wrong, fmt.Sprintf("the end of a lease was late by %v", late))
 	}
 	closed := make(chan error)

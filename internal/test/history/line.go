@@ -318,12 +318,15 @@ func (q *queue) passes(w *write, i int) int {
 	return 1 // its place is stale, or gone by now
 }
 
-// inTurn checks that a claim which is granted overtakes nobody.
+// inTurn checks that a claim which is granted overtakes nobody. A claim without a place counts as at that of its
+// client, if that has one: which of its own waiters is next a client decides itself.
 func (q *queue) inTurn(w *write, e Event) {
 	at := q.index(e.Place)
 	switch {
 	case at < 0:
-		at = len(q.line)
+		if at = slices.IndexFunc(q.line, func(p *standing) bool { return p.client == e.Client }); at < 0 {
+			at = len(q.line)
+		}
 	case q.line[at].joined > w.began:
 		return // a late command: its place was passed, and stands in line once more
 	case e.Shared && q.h.primaryChanged(w.began, w.at):

@@ -77,6 +77,8 @@ func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 	}{
 		"the first in turn":                             {inLineOnce(10000, takes(10001, 1, "x:one:1", "a")...), ""},
 		"the second in turn":                            {inLineOnce(10000, takes(10101, 2, "x:two:2", "a")...), "out of turn"},
+		"the first in turn, which left its place":       {inLineOnce(10000, takes(10101, 1, "", "a")...), ""},
+		"the second, which left its place":              {inLineOnce(10000, takes(10101, 2, "", "a")...), "out of turn"},
 		"the second, after the first one's second":      {inLineOnce(10000, takes(11101, 2, "x:two:2", "a", "x:one:1")...), ""},
 		"the second, within the first one's second":     {inLineOnce(10000, takes(10501, 2, "x:two:2", "a", "x:one:1")...), "passed early"},
 		"a handoff inside, of what was let go in time":  {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, LetGo, "a")}, takes(10500, 0, "", "a")...)...), ""},
