@@ -58,7 +58,7 @@ help: # a target is listed if a comment with its group stands behind it
 # What needs no server, and is quick: a change of one line is verified by it.
 QUICK := . ./keep ./leader ./once ./store ./store/memstore ./store/storetest
 .PHONY: quick
-quick: ## test: build, vet, what needs no server, 50 seeds: some minute
+quick: ## test: build, vet, what needs no server, 50 seeds: a minute
 	go build ./... && go vet ./...
 	go test -vet=off $(QUICK) $$(go list ./internal/... | grep -v /internal/test/)
 	@$(MAKE) -s simulate SEEDS=50 SAME=2
