@@ -26,19 +26,18 @@ type Key struct {
 
 	life    context.Context // ends when Close begins
 	shut    context.CancelFunc
-	closing atomic.Bool
-	closed  chan struct{} // closed when the first Close is about to return
-	failed  error         // what that returns
 	attends sync.WaitGroup
 
-	// turn is full while somebody has the turn: a use, who gives the lease up, in the end Close for good.
-	// A channel serves those who wait for it in the order in which they came.
+	// turn is full while somebody has the turn: a use, who gives the lease up, Close. A channel serves those
+	// who wait for it in the order in which they came.
 	turn chan struct{}
 
 	// These belong to whoever has the turn.
 	lease   *mongolock.Lease // nil: none is kept
+	alive   context.Context  // ends with the lease, or as soon as the client shuts down
 	granted time.Time
 	used    time.Time // when the last use ended
+	failed  error     // what Close returns
 }
 
 // New makes a Key that is given up after idle without a use. It does not acquire the key yet. opts are those
@@ -54,33 +53,30 @@ func New(l mongolock.Locker, key string, idle time.Duration, opts ...mongolock.A
 		return nil, fmt.Errorf("keep: idle is %v: must be positive", idle)
 	}
 	opts = append(slices.Clone(opts), mongolock.Yielding()) // so that waiters elsewhere tell
-	k := &Key{locker: l, name: key, idle: idle, opts: opts, closed: make(chan struct{}), turn: make(chan struct{}, 1)}
+	k := &Key{locker: l, name: key, idle: idle, opts: opts, turn: make(chan struct{}, 1)}
 	k.life, k.shut = context.WithCancel(context.Background())
 	return k, nil
 }
 
-// A use is one call of Do, in the context of its function.
-type use struct{ over atomic.Bool }
-
+// useOf is where the context of a use has whether that is over.
 type useOf struct{ k *Key }
-
-var errOver = errors.New("keep: the use is over")
 
 // Do calls fn under the lease when it is the caller's turn, and acquires the lease if none is kept. The
 // end of ctx ends the wait. The context of fn ends with ctx, with the lease, at Close, and when fn returns.
 //
 // Do returns the error of Acquire, or that of fn. If the lease ended while fn ran, the reason is joined
-// to it, as in mongolock.Do. From Close on it returns ErrClosed. Under the context of a use of the same
-// Key it returns ErrHeld at once.
+// to it, as in mongolock.Do. From Close on it returns ErrClosed, and begins no use. Under the context of a
+// use of the same Key it returns ErrHeld at once.
 func (k *Key) Do(ctx context.Context, fn func(context.Context, *mongolock.Lease) error) error {
 	if fn == nil {
 		return errors.New("keep: Do: fn is nil")
 	}
-	if outer, ok := ctx.Value(useOf{k}).(*use); ok && !outer.over.Load() {
+	if over, ok := ctx.Value(useOf{k}).(*atomic.Bool); ok && !over.Load() {
 		return fmt.Errorf("keep: %q: the caller uses it already: %w", k.name, mongolock.ErrHeld)
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(errOver)
+	over := new(atomic.Bool)
+	ctx, end := context.WithCancelCause(context.WithValue(ctx, useOf{k}, over))
+	defer end(nil)
 	defer context.AfterFunc(k.life, func() { end(mongolock.ErrClosed) })()
 	if err := k.take(ctx); err != nil {
 		return err
@@ -89,27 +85,42 @@ func (k *Key) Do(ctx context.Context, fn func(context.Context, *mongolock.Lease)
 	if err := k.hold(ctx); err != nil {
 		return err
 	}
-	this := new(use)
-	defer this.over.Store(true)
-	return k.run(context.WithValue(ctx, useOf{k}, this), fn)
+	defer func() { // before the next use begins
+		over.Store(true)
+		end(errors.New("keep: the use is over"))
+	}()
+	return k.run(ctx, fn)
 }
 
 // take waits for the turn.
 func (k *Key) take(ctx context.Context) error {
-	switch {
-	case k.life.Err() != nil:
-		return fmt.Errorf("keep: %q: %w", k.name, mongolock.ErrClosed)
-	case ctx.Err() == nil:
-		select {
-		case k.turn <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-		}
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return k.ended(ctx)
 	}
-	return fmt.Errorf("keep: waiting for the uses of %q before: %w", k.name, context.Cause(ctx))
+	err := k.ended(ctx) // it may have, although the turn came
+	if err != nil {
+		k.pass()
+	}
+	return err
 }
 
 func (k *Key) pass() { <-k.turn }
+
+// ended returns an error if Close has begun or ctx has ended.
+func (k *Key) ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case k.life.Err() != nil:
+		err = mongolock.ErrClosed
+	case err == nil:
+		return nil
+	case !errors.Is(cause, err):
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return fmt.Errorf("keep: waiting for %q: %w", k.name, err)
+}
 
 // hold makes sure that a lease is kept. It has the turn, as what follows.
 func (k *Key) hold(ctx context.Context) error {
@@ -120,15 +131,15 @@ func (k *Key) hold(ctx context.Context) error {
 		return nil
 	}
 	l, err := k.locker.Acquire(ctx, k.name, k.opts...)
-	if err != nil {
-		if k.life.Err() != nil && !errors.Is(err, mongolock.ErrClosed) {
-			err = fmt.Errorf("%w: %w", mongolock.ErrClosed, err)
-		}
-		return err
+	if err == nil {
+		alive := l.Context(context.Background())
+		k.lease, k.alive, k.granted, k.used = l, alive, time.Now(), time.Now()
+		k.attends.Go(func() { k.attend(l, alive) })
 	}
-	k.lease, k.granted, k.used = l, time.Now(), time.Now()
-	k.attends.Go(func() { k.attend(l) })
-	return nil
+	if err == nil || k.life.Err() != nil {
+		return k.ended(ctx)
+	}
+	return err
 }
 
 // run calls fn, and gives the lease up after it if another waits, or if it has ended.
@@ -154,7 +165,7 @@ func (k *Key) spent() bool {
 	case <-k.lease.Wanted():
 		return true
 	default:
-		return k.lease.Err() != nil || time.Since(k.granted) >= tenure
+		return k.alive.Err() != nil || time.Since(k.granted) >= tenure
 	}
 }
 
@@ -166,45 +177,41 @@ func (k *Key) giveUp() error {
 	return l.Release()
 }
 
-// attend gives a lease up between two uses: when it is wanted, lost, or was not used for long enough.
-func (k *Key) attend(l *mongolock.Lease) {
-	idle := time.NewTimer(k.idle)
-	defer idle.Stop()
+// attend gives a lease up between two uses: when it is wanted, lost, or was kept or not used for long enough.
+func (k *Key) attend(l *mongolock.Lease, alive context.Context) {
+	look := time.NewTimer(min(k.idle, tenure))
+	defer look.Stop()
 	for {
 		select {
 		case <-l.Wanted():
-		case <-l.Done():
-		case <-idle.C:
-		case <-k.life.Done():
+		case <-alive.Done():
+		case <-look.C:
 		}
 		if k.take(k.life) != nil { // Close gives it up
 			return
 		}
-		left := k.idle - time.Since(k.used)
+		left := min(k.idle-time.Since(k.used), tenure-time.Since(k.granted))
 		if k.lease == l && (left <= 0 || k.spent()) {
 			_ = k.giveUp()
 		}
 		over := k.lease != l
+		look.Reset(left)
 		k.pass()
 		if over {
 			return
 		}
-		idle.Reset(left)
 	}
 }
 
 // Close ends the waits and the context of the use under way, waits until that has returned, and gives
 // the key up. It must not be called by a use.
 func (k *Key) Close() error {
-	if !k.closing.Swap(true) {
-		k.shut()
-		k.turn <- struct{}{} // for good
-		if k.lease != nil {
-			k.failed = k.giveUp()
-		}
-		k.attends.Wait()
-		close(k.closed)
+	k.shut()
+	k.turn <- struct{}{}
+	defer k.pass()
+	if k.lease != nil {
+		k.failed = k.giveUp()
 	}
-	<-k.closed
+	k.attends.Wait()
 	return k.failed
 }
