@@ -23,6 +23,10 @@
 // renewal, or when the minute or the time without a use is over. If the process dies others wait for the
 // TTL, as for any holder. A refused TryAcquire does not wait: no key is given up for it.
 //
+// Of the uses that wait here, the first alone stands in the line of the key. If its context ends, the next
+// one joins at the end. So give a use more time than others need who stand in line: uses that all give up
+// before are never served, while callers of Acquire keep their client's place for each other.
+//
 // # What a token is worth
 //
 // All uses of one lease have the same fencing token: it tells leases apart, not uses. A write of this

@@ -12,8 +12,7 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// tenure is how long a lease is used before it is given up although no waiter was heard of: the client
-// may not hear of them.
+// tenure is how long a lease is kept although no waiter was heard of: the client may not hear of them.
 const tenure = time.Minute
 
 // A Key is used by one caller of this process at a time, under a lease that it keeps between the uses.
@@ -27,16 +26,14 @@ type Key struct {
 	life    context.Context // ends when Close begins
 	shut    context.CancelFunc
 	attends sync.WaitGroup
-
-	// turn is full while somebody has the turn: a use, who gives the lease up, Close. A channel serves those
-	// who wait for it in the order in which they came.
+	// turn is full while somebody has the turn: a use, attend, Close. A channel serves in the order of arrival.
 	turn chan struct{}
 
 	// These belong to whoever has the turn.
 	lease   *mongolock.Lease // nil: none is kept
 	alive   context.Context  // ends with the lease, or as soon as the client shuts down
 	granted time.Time
-	used    time.Time // when the last use ended
+	used    time.Time // at the end of the last use
 	failed  error     // what Close returns
 }
 
@@ -52,30 +49,26 @@ func New(l mongolock.Locker, key string, idle time.Duration, opts ...mongolock.A
 	case idle <= 0:
 		return nil, fmt.Errorf("keep: idle is %v: must be positive", idle)
 	}
-	opts = append(slices.Clone(opts), mongolock.Yielding()) // so that waiters elsewhere tell
-	k := &Key{locker: l, name: key, idle: idle, opts: opts, turn: make(chan struct{}, 1)}
+	k := &Key{locker: l, name: key, idle: idle, turn: make(chan struct{}, 1)}
+	k.opts = append(slices.Clone(opts), mongolock.Yielding()) // so that waiters elsewhere tell
 	k.life, k.shut = context.WithCancel(context.Background())
 	return k, nil
 }
 
-// useOf is where the context of a use has whether that is over.
-type useOf struct{ k *Key }
-
 // Do calls fn under the lease when it is the caller's turn, and acquires the lease if none is kept. The
 // end of ctx ends the wait. The context of fn ends with ctx, with the lease, at Close, and when fn returns.
 //
-// Do returns the error of Acquire, or that of fn. If the lease ended while fn ran, the reason is joined
-// to it, as in mongolock.Do. From Close on it returns ErrClosed, and begins no use. Under the context of a
-// use of the same Key it returns ErrHeld at once.
+// Do returns the error of Acquire, or that of fn. If the lease ended while fn ran, the reason is joined to it,
+// as in mongolock.Do. From Close on it returns ErrClosed; under the context of a use of the same Key, ErrHeld.
 func (k *Key) Do(ctx context.Context, fn func(context.Context, *mongolock.Lease) error) error {
 	if fn == nil {
 		return errors.New("keep: Do: fn is nil")
 	}
-	if over, ok := ctx.Value(useOf{k}).(*atomic.Bool); ok && !over.Load() {
+	if over, ok := ctx.Value(k).(*atomic.Bool); ok && !over.Load() {
 		return fmt.Errorf("keep: %q: the caller uses it already: %w", k.name, mongolock.ErrHeld)
 	}
-	over := new(atomic.Bool)
-	ctx, end := context.WithCancelCause(context.WithValue(ctx, useOf{k}, over))
+	over := new(atomic.Bool) // the use that begins here: its context has it under k
+	ctx, end := context.WithCancelCause(context.WithValue(ctx, k, over))
 	defer end(nil)
 	defer context.AfterFunc(k.life, func() { end(mongolock.ErrClosed) })()
 	if err := k.take(ctx); err != nil {
@@ -85,10 +78,8 @@ func (k *Key) Do(ctx context.Context, fn func(context.Context, *mongolock.Lease)
 	if err := k.hold(ctx); err != nil {
 		return err
 	}
-	defer func() { // before the next use begins
-		over.Store(true)
-		end(errors.New("keep: the use is over"))
-	}()
+	defer end(errors.New("keep: the use is over")) // before the next use begins
+	defer over.Store(true)
 	return k.run(ctx, fn)
 }
 
@@ -134,12 +125,11 @@ func (k *Key) hold(ctx context.Context) error {
 	if err == nil {
 		alive := l.Context(context.Background())
 		k.lease, k.alive, k.granted, k.used = l, alive, time.Now(), time.Now()
-		k.attends.Go(func() { k.attend(l, alive) })
+		k.attends.Go(func() { k.attend(alive, l) })
+	} else if k.life.Err() == nil {
+		return err
 	}
-	if err == nil || k.life.Err() != nil {
-		return k.ended(ctx)
-	}
-	return err
+	return k.ended(ctx)
 }
 
 // run calls fn, and gives the lease up after it if another waits, or if it has ended.
@@ -169,8 +159,7 @@ func (k *Key) spent() bool {
 	}
 }
 
-// giveUp releases the lease that is kept. If that fails the client goes on in the background until it
-// succeeds or the TTL is over, and logs the latter: only Close tells its caller.
+// giveUp releases the lease that is kept. If that fails the client goes on: only Close tells its caller.
 func (k *Key) giveUp() error {
 	l := k.lease
 	k.lease = nil
@@ -178,28 +167,22 @@ func (k *Key) giveUp() error {
 }
 
 // attend gives a lease up between two uses: when it is wanted, lost, or was kept or not used for long enough.
-func (k *Key) attend(l *mongolock.Lease, alive context.Context) {
-	look := time.NewTimer(min(k.idle, tenure))
-	defer look.Stop()
-	for {
+func (k *Key) attend(alive context.Context, l *mongolock.Lease) {
+	left := min(k.idle, tenure)
+	for over := false; !over; k.pass() {
 		select {
 		case <-l.Wanted():
 		case <-alive.Done():
-		case <-look.C:
+		case <-time.After(left):
 		}
 		if k.take(k.life) != nil { // Close gives it up
 			return
 		}
-		left := min(k.idle-time.Since(k.used), tenure-time.Since(k.granted))
+		left = min(k.idle-time.Since(k.used), tenure-time.Since(k.granted))
 		if k.lease == l && (left <= 0 || k.spent()) {
 			_ = k.giveUp()
 		}
-		over := k.lease != l
-		look.Reset(left)
-		k.pass()
-		if over {
-			return
-		}
+		over = k.lease != l
 	}
 }
 
