@@ -237,17 +237,16 @@ func (w *worker) useTwo() {
 	locker := &notingLocker{w: w}
 	all, err := mongolock.AcquireAll(ctx, locker, keys[:min(2, len(keys))])
 	var both []held
-	for i, e := range locker.granted {
-		if err != nil { // AcquireAll gives it back, at some time
-			e.Kind, e.Note, e.At = history.Failed, history.Unknown, 0
+	for _, h := range locker.granted {
+		if !slices.Contains(all, h.lease) { // AcquireAll gives it back, at some time
+			h.event.Kind, h.event.Note, h.event.At = history.Failed, history.Unknown, 0
+			w.note(h.event)
+			continue
 		}
-		w.note(e)
-		if err == nil {
-			e.At = 0
-			h := held{lease: all[i], event: e}
-			h.write = w.writeRegister(&h)
-			both = append(both, h)
-		}
+		w.note(h.event)
+		h.event.At = 0
+		h.write = w.writeRegister(&h)
+		both = append(both, h)
 	}
 	if err == nil {
 		w.hold(both...)
@@ -259,27 +258,34 @@ func (w *worker) useTwo() {
 // noted at once, its grants later: no worker relies on one before AcquireAll returns.
 type notingLocker struct {
 	w       *worker
-	granted []history.Event
+	mu      sync.Mutex // AcquireAll tries its keys side by side
+	granted []held
 }
 
 // Acquire is the client's.
 func (n *notingLocker) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+	return n.noting(ctx, key, n.w.client.Acquire, opts)
+}
+
+// TryAcquire is the client's.
+func (n *notingLocker) TryAcquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+	return n.noting(ctx, key, n.w.client.TryAcquire, opts)
+}
+
+func (n *notingLocker) noting(ctx context.Context, key string, take func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error), opts []mongolock.AcquireOption) (*mongolock.Lease, error) {
 	e, _, cancel := n.w.call(history.Event{Key: key, Note: together})
 	defer cancel()
-	l, err := n.w.client.Acquire(ctx, key, opts...)
+	l, err := take(ctx, key, opts...)
 	if err != nil {
 		n.w.answer(e, nil, err)
 		return nil, err
 	}
 	e = e.Grant(l)
 	e.At = uptime()
-	n.granted = append(n.granted, e)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.granted = append(n.granted, held{lease: l, event: e})
 	return l, nil
-}
-
-// TryAcquire is not called by AcquireAll.
-func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	return nil, errors.ErrUnsupported
 }
 
 // The notes of what a run must show.
