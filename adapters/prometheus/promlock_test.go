@@ -328,7 +328,9 @@ func TestKeysAreNoLabelsUnlessAFunctionNamesThem(t *testing.T) {
 }
 
 func TestAKeyThatIsCutWithinARuneIsMended(t *testing.T) {
-	metrics := newCollector(t, promlock.KeyLabel(func(of mongolock.Operation) string { return of.Key[:2] }))
+	cut := promlock.KeyLabel(func(of mongolock.Operation) string { return of.Key[:2] })
+	require.NotPanics(t, func() { newCollector(t, cut).Begin(t.Context(), mongolock.Operation{Op: mongolock.OpHold, Key: "kö"}) })
+	metrics := newCollector(t, cut)
 	exposed := expose(t, metrics)
 	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
 	require.NoError(t, err)
