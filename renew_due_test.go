@@ -1,6 +1,7 @@
 package mongolock_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -35,6 +36,13 @@ func TestManyLeasesMayFallDueWhileTheirHoldersRenewThem(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				slowRenewals(b, time.Second)
+				b.hook(func(h *hooks) {
+					slow := h.renew
+					h.renew = func(ctx context.Context, bulk []store.Renewal, do func() []store.Renewed) []store.Renewed {
+						assert.NotEmpty(t, bulk)
+						return slow(ctx, bulk, do)
+					}
+				})
 				time.Sleep(10*time.Second - time.Since(start) - time.Millisecond) // the first is due at 10 s
 				var calls sync.WaitGroup
 				for i, l := range leases[:200] {
