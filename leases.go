@@ -317,8 +317,9 @@ func (all Leases) Err() error {
 	return errors.Join(errs...)
 }
 
-// Release ends all leases and then frees their keys, 64 at a time. It joins the errors of the single
-// releases, and may be called again.
+// Release ends all leases and then frees their keys, 64 at a time. A release of several that is not answered
+// within two seconds goes on in the background. Release joins the errors of the single releases, and may be
+// called again.
 func (all Leases) Release() error {
 	for _, l := range all {
 		l.holding.end(ErrReleased)
