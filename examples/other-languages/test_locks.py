@@ -1,4 +1,4 @@
-"""What the locks of this folder promise. `make chaos-python` shows the rest, beside Go."""
+"""What the locks of this folder promise. `make chaos WITH=python` shows the rest, beside Go."""
 import os, threading, time, unittest
 from datetime import datetime, timezone
 from unittest.mock import patch

@@ -94,7 +94,7 @@ func run(out io.Writer, show string, lowers bool) error {
 	case lowers:
 		return os.WriteFile(ceilingsFile, []byte(now.String()), 0o644)
 	case len(below) > 0:
-		fmt.Fprintln(out, "a reader meets less than before: lower the ceilings by `make walk-lower`")
+		fmt.Fprintln(out, "a reader meets less than before: lower the ceilings by `make walk LOWER=1`")
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (f figures) compare(now figures) (above, below []string) {
 // String returns the file of ceilings that these figures are.
 func (f figures) String() string {
 	var b strings.Builder
-	b.WriteString("# What a reader meets, at most. Written by `make walk-lower`, which raises no figure.\n")
+	b.WriteString("# What a reader meets, at most. Written by `make walk LOWER=1`, which raises no figure.\n")
 	fmt.Fprintf(&b, "# A type without a line has its methods in at most %d files.\n", enough)
 	for _, name := range f.inOrder() {
 		fmt.Fprintf(&b, "%s %d\n", name, f[name])

@@ -131,11 +131,11 @@ var remedies = []struct{ wants, command string }{
 	{"atomic operationtime retryable ttl transactions stepdown process crash expressions roles apistrict capped", "make test KIND=secantus, or a mongod on PATH"},
 	{"timeseries v44 v50 v60 v70 v80 now", "MONGODB_URI=mongodb://… make test, with such a server"},
 	{"router", "MONGODB_URI=mongodb://… make test, with a mongos"},
-	{"set", "make test, with a mongod on PATH, or make chaos-set KIND=docker, with Docker"},
+	{"set", "make test, with a mongod on PATH, or make chaos WITH=set KIND=docker, with Docker"},
 	{"clocks", "apt-get install faketime, and a set"},
-	{"versions", "make chaos-set KIND=docker, with Docker"},
-	{"litmus", "apt-get install litmus && make test-adapters"},
-	{"python", "make python chaos-python"},
+	{"versions", "make chaos WITH=set KIND=docker, with Docker"},
+	{"litmus", "apt-get install litmus && make modules ONLY=adapters/webdav"},
+	{"python", "make chaos WITH=python"},
 }
 
 // remedy returns such a command, but never the one that was run.

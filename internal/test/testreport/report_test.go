@@ -47,7 +47,7 @@ func TestASkipNamesWhatIsMissingAndACommandThatRunsIt(t *testing.T) {
 
 // Every capability that tests can ask for has a command that runs those tests.
 func TestEveryCapabilityHasARemedy(t *testing.T) {
-	known, err := os.ReadFile(filepath.Join("..", "..", ".ci", "run"))
+	known, err := os.ReadFile(filepath.Join("..", "..", "..", ".ci", "run"))
 	require.NoError(t, err)
 	_, list, ok := strings.Cut(string(known), "MONGOLOCK_REQUIRE=secantus,ferretdb,")
 	require.True(t, ok, "the list of .ci/run")
@@ -120,7 +120,7 @@ func TestATestThatDoesNotCompileIsNoVerdict(t *testing.T) {
 
 // What `make try` runs is what the verdict is about.
 func TestMakeRunsTheTrials(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
 	require.NoError(t, err)
 	for _, trial := range trials {
 		assert.True(t, strings.Contains(string(makefile), trial.test), trial.test) //nolint:testifylint // which would print the Makefile
