@@ -185,10 +185,6 @@ FAULT ?=
 reproduce: $(DEVMONGO) ## test: every fault once found is put back, and found
 	@$(ON_MONGO) go run ./internal/test/record reproduce $(FAULT)
 
-.PHONY: record
-record: ## develop: draws docs/internals/record.md
-	@go run ./internal/test/record
-
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## test: each fuzz test for FUZZ=20s

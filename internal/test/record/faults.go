@@ -17,19 +17,17 @@ import (
 
 // A fault is one that was in the library, was found, and was mended.
 type fault struct {
-	Name       string   `json:"name"`             // of its patch
-	Saw        string   `json:"saw"`              // what a user could have seen
-	Introduced string   `json:"introduced"`       // the commit that wrote what was wrong
-	Found      string   `json:"found"`            // by a test, a seed, the model, an audit, a server, a user
-	Fixed      string   `json:"fixed"`            // the commit
-	Module     string   `json:"module,omitempty"` // its folder, if it is not the library's
-	Package    string   `json:"package,omitempty"`
-	Test       string   `json:"test,omitempty"`   // that finds it today
-	Flags      []string `json:"flags,omitempty"`  // of that test: a seed
-	Server     bool     `json:"server,omitempty"` // the test needs one
-	Within     string   `json:"within,omitempty"` // with the fault the test never ends: how long it may take
-	Panics     string   `json:"panics,omitempty"` // with the fault the process ends, and so the test says nothing: with this panic
-	Gone       string   `json:"gone,omitempty"`   // why today's code has no place for it, and where it was shown
+	Name    string   `json:"name"`             // of its patch
+	Saw     string   `json:"saw"`              // what a user could have seen
+	Found   string   `json:"found"`            // by a test, seeds, the model, an audit, MongoDB, a user
+	Fixed   string   `json:"fixed"`            // the commit
+	Module  string   `json:"module,omitempty"` // its folder, if it is not the library's
+	Package string   `json:"package,omitempty"`
+	Test    string   `json:"test,omitempty"`   // that finds it today
+	Flags   []string `json:"flags,omitempty"`  // of that test: a seed
+	Server  bool     `json:"server,omitempty"` // the test needs one
+	Within  string   `json:"within,omitempty"` // with the fault the test never ends: how long it may take
+	Panics  string   `json:"panics,omitempty"` // with the fault the process ends, and so the test says nothing: with this panic
 }
 
 // command finds the fault by hand, once it is in the sources.
@@ -51,7 +49,7 @@ func (f fault) pattern() string { return "^" + f.Test + "$" }
 // the tests run without them, too.
 func (r *record) reproduce(ctx context.Context, args []string) error {
 	faults := slices.DeleteFunc(slices.Clone(r.faults), func(f fault) bool {
-		return f.Gone != "" || len(args) > 0 && !slices.Contains(args, f.Name)
+		return len(args) > 0 && !slices.Contains(args, f.Name)
 	})
 	if len(faults) == 0 {
 		return fmt.Errorf("no such fault: %v", args)

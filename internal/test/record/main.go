@@ -1,13 +1,12 @@
-// Command record keeps docs/internals/record.md: the faults that were found in the library, and the
-// tests that still find them. The page is drawn from faults.json, and from nothing else.
+// Command record keeps the faults that were found in the library, and the tests that still find them:
+// faults.json, from which it draws docs/internals/record.md.
 //
 //	record                  draws the page
 //	record reproduce [NAME] builds each fault in, and fails if its test does not find it
 //	record edit NAME        puts the fault of faults/NAME.patch into the sources
 //	record take NAME        makes faults/NAME.patch from git diff, and restores the sources
 //
-// A fault of faults.json has a patch that puts it back into today's code, or says why there is no
-// place for it any more.
+// Each has a patch that puts it back into today's code. One for which there is no place any more goes.
 package main
 
 import (
@@ -18,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 
 	"github.com/mongolock/mongolock/internal/test/patch"
 )
@@ -76,6 +76,24 @@ func load(root string) (*record, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return r, nil
+}
+
+// page draws docs/internals/record.md.
+func (r *record) page() string {
+	var rows strings.Builder
+	for _, f := range r.faults {
+		fmt.Fprintf(&rows, "%s|%s|%s\n", f.Name, f.Saw, f.Found)
+	}
+	return fmt.Sprintf(`# The record
+
+Faults that users could have met, all found before the first release. Each has a patch in
+[faults](../../internal/test/record/faults) that puts it back, and `+"`make reproduce`"+` fails if its test no longer finds it:
+`+"`make reproduce FAULT=NAME`"+` tries one, and prints the command. The page is drawn from
+[faults.json](../../internal/test/record/faults.json) by `+"`go run ./internal/test/record`"+`.
+
+name|what a user could have seen|found by
+---|---|---
+%s`, rows.String())
 }
 
 func (r *record) patchOf(name string) string {
