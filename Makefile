@@ -193,8 +193,8 @@ fuzz: ## test: each fuzz test for FUZZ=20s
 			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
 
 .PHONY: bench
-bench: ## test: the figures of docs/performance.md: some minutes
-	cd bench && go run -tags ferretdb_no_postgresql . -write
+bench: ## test: the figures of docs/performance.md: 10 minutes
+	cd bench && go run -tags devmongo_light . -write
 
 # ARGS='-locks redis -rounds 1' narrows it, and writes nothing.
 ARGS ?=

@@ -18,7 +18,6 @@ import (
 // concerns of the library.
 type byHand struct {
 	durable, soft *mongo.Collection
-	unfiltered    bool // by _id alone, which excludes no other holder
 }
 
 func handOn(coll *mongo.Collection) byHand {
@@ -36,11 +35,7 @@ const handTTL = time.Hour
 
 // filter matches the document of a key under these conditions.
 func (h byHand) filter(key string, conditions ...bson.E) bson.D {
-	byID := bson.D{{Key: "_id", Value: key}}
-	if h.unfiltered {
-		return byID
-	}
-	return append(append(byID, bson.E{Key: "mongolock", Value: 1}), conditions...)
+	return append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, conditions...)
 }
 
 var exclusive = bson.E{Key: "mode", Value: "exclusive"}
@@ -52,14 +47,10 @@ func (h byHand) pair(ctx context.Context, key string) {
 
 // acquire takes a free key.
 func (h byHand) acquire(ctx context.Context, key string) (*handLock, error) {
-	l, now := &handLock{h, key, crypto.Text(), bson.NewObjectID()}, time.Now()
-	update := handDocument(l.id, l.rev, now)
-	if h.unfiltered { // otherwise the upsert takes the mark from the filter; the index needs it
-		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
-	}
+	l := &handLock{h, key, crypto.Text(), bson.NewObjectID()}
 	return l, h.durable.FindOneAndUpdate(ctx,
 		h.filter(key, bson.E{Key: "rev", Value: l.rev}),
-		update,
+		handDocument(l.id, l.rev, time.Now()),
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
 }
 
@@ -117,11 +108,6 @@ func (h byHand) barest(ctx context.Context, key string) {
 		check(err)
 	}
 	must(h.soft.DeleteOne(ctx, bson.D{{Key: "_id", Value: key}}))
-}
-
-// ping makes a round trip that writes nothing.
-func (h byHand) ping(ctx context.Context) {
-	check(h.soft.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err())
 }
 
 // A handLock is a key that byHand holds.

@@ -21,9 +21,7 @@ const (
 
 var roles = map[string]func(l *lab, hear *bufio.Scanner){
 	"waiter": runWaiter,
-	"crowd":  runCrowd,
 	"leases": runLeases,
-	"shares": runShares,
 }
 
 // runChild is the main function of a child. It ends when its parent closes its input.

@@ -98,10 +98,6 @@ func (l *lab) connect(sent *atomic.Int64) *mongo.Client {
 	if sent != nil {
 		monitor = &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { sent.Add(1) }}
 	}
-	return l.watched(monitor)
-}
-
-func (l *lab) watched(monitor *event.CommandMonitor) *mongo.Client {
 	driver := must(mongo.Connect(options.Client().ApplyURI(l.uri).SetMonitor(monitor)))
 	l.atEnd(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -204,16 +200,6 @@ func (r race) median(n int) float64 { return median(r[n]) }
 // ratio returns the first contestant's median, divided by that of another.
 func (r race) ratio(other int) float64 { return r.median(0) / r.median(other) }
 
-// ratioByTurn returns the median of the ratios of each turn. It is for turns that are long
-// enough for both contestants to meet the same state of the machine.
-func (r race) ratioByTurn(other int) float64 {
-	ratios := make([]float64, len(r[0]))
-	for i, first := range r[0] {
-		ratios[i] = first / r[other][i]
-	}
-	return median(ratios)
-}
-
 func median(xs []float64) float64 {
 	s := slices.Sorted(slices.Values(xs))
 	if len(s) == 0 {
@@ -229,15 +215,6 @@ func repeat(n int, run func()) func() {
 			run()
 		}
 	}
-}
-
-// allocations returns how many allocations one run makes, background work included.
-func allocations(n int, run func()) float64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	repeat(n, run)()
-	runtime.ReadMemStats(&after)
-	return float64(after.Mallocs-before.Mallocs) / float64(n)
 }
 
 // live returns how much of the heap is in use.

@@ -2,18 +2,13 @@
 // things that took turns in one run, with a target. Ratios hold on machines of any speed,
 // and on a machine whose speed drifts.
 //
-//	lab.go        the server, the clients on it, and what takes turns
-//	report.go     the table
-//	engine.go     the engine on a store in memory
-//	pairs.go      what one process does with free keys, kept keys and shared keys
-//	processes.go  handoffs between two processes, and what many waiters cost
-//	leaders.go    how long nobody leads in a rolling deploy
-//	partitions.go how long a partition is without work in a rolling deploy, and after a kill
-//	leases.go     many leases, and what is left after a crash
-//	documents.go  claims and changes of documents
-//	trees.go      path locks on a tree with many, and a list of many locks
-//	byhand.go     what they are compared with: the driver alone
-//	child.go      the other processes are this program again
+//	lab.go      the server, the clients on it, and what takes turns
+//	report.go   the table
+//	pairs.go    what one process does with free keys and kept keys
+//	handoffs.go from one goroutine or process to the next, and a crowd on one key
+//	leases.go   renewals, many leases, and what is left after a crash
+//	byhand.go   what they are compared with: the driver alone
+//	child.go    the other processes are this program again
 package main
 
 import (
@@ -46,11 +41,8 @@ func main() {
 }
 
 var (
-	processes = flag.Int("processes", 4, "in how many processes the part about many leases holds them")
-	leases    = flag.Int("leases", 12_000, "how many leases it holds in all")
-	lasting   = flag.Duration("ttl", 10*time.Second, "their TTL")
-	listed    = flag.Int("listed", 10_000, "how many locks are listed")
-	long      = flag.Duration("long", 66*time.Second, "for how long to count the commands of waiters; 0 leaves them out")
+	leases  = flag.Int("leases", 10_000, "how many leases the part about many leases holds")
+	lasting = flag.Duration("ttl", time.Minute, "their TTL")
 )
 
 func runAll() error {
@@ -62,13 +54,13 @@ func runAll() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	all, users, machine, err := measure(ctx, devmongo.Kind(*kind), *rounds, *only)
+	all, machine, err := measure(ctx, devmongo.Kind(*kind), *rounds, *only)
 	if err := errors.Join(show(os.Stdout, all), err); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "\n"+machine)
 	if *write && *only == "" {
-		return errors.Join(writePage(page, markdown(users, machine)), writePage(everyPage, markdown(all, machine)))
+		return errors.Join(writePage(page, markdown(promised(all), machine)), writePage(everyPage, markdown(all, machine)))
 	}
 	return nil
 }
@@ -81,29 +73,18 @@ type part struct {
 }
 
 var parts = []part{
-	{"the engine", true, engine},
-	{"free pairs", true, freePair},
-	{"several keys", true, several},
-	{"a key that is kept", true, kept},
+	{"free pairs", true, pairs},
+	{"handoffs", true, handoffs},
+	{"a crowd on one key", false, crowd},
 	{"renewals", false, renewals},
-	{"handoffs in a process", true, localHandOver},
-	{"handoffs between processes", true, handOver},
-	{"rolling deploys", false, rollingDeploys},
-	{"shared work", false, sharedWork},
-	{"shared keys", false, sharing},
-	{"a list", false, listing},
-	{"trees", false, trees},
-	{"a crowd on one key", false, herd},
-	{"many waiters", false, waiting},
 	{"many leases", false, manyHeld},
-	{"claims of documents", false, documentClaims},
-	{"updates of documents", true, documentUpdates},
+	{"rolling deploys", false, rollingDeploys},
 }
 
 // measure takes every figure. Each round takes all parts in turn, so that the rounds of a
 // part are spread over the run, and one bad minute of the machine does not decide a
-// figure. The users' page shows those of users that have a target; the engine alone is for those who change it.
-func measure(ctx context.Context, kind devmongo.Kind, rounds int, only string) (all, users []figure, machine string, err error) {
+// figure. It returns those taken before an error too.
+func measure(ctx context.Context, kind devmongo.Kind, rounds int, only string) (all []figure, machine string, err error) {
 	taken := make([][][]figure, len(parts))
 	for round := range max(rounds, 1) {
 		for i, p := range parts {
@@ -118,26 +99,19 @@ func measure(ctx context.Context, kind devmongo.Kind, rounds int, only string) (
 			}
 		}
 	}
-	for i, rounds := range taken { // including those taken before an error
-		figures := together(rounds)
-		all = append(all, figures...)
-		if i > 0 {
-			users = append(users, promised(figures)...)
-		}
+	for _, rounds := range taken {
+		all = append(all, together(rounds)...)
 	}
-	return all, users, machine, err
+	return all, machine, err
 }
 
 // onItsOwn takes a part on a new server, so that the data of other parts does not count:
-// in two runs on one server the same commands by hand took longer in later rounds. The engine
-// is measured while no server runs.
+// in two runs on one server the same commands by hand took longer in later rounds.
 func onItsOwn(ctx context.Context, kind devmongo.Kind, p part) (figures []figure, machine string, err error) {
 	l := &lab{ctx: ctx}
 	defer func() { err = errors.Join(err, l.close()) }()
 	defer caught(p.name, &err)
-	if p.name != parts[0].name {
-		l.open(kind)
-	}
+	l.open(kind)
 	figures = p.take(l)
 	return figures, l.machine(), nil
 }

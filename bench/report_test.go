@@ -57,8 +57,8 @@ func TestTheTableOfTheUsersPageIsAPartOfTheOther(t *testing.T) {
 		return rows
 	}
 	shown, all := table(page), table(everyPage)
-	assert.Greater(t, len(shown), 15)
-	assert.Equal(t, all[len(all)-len(shown):], shown, "all but the first, the engine's")
+	assert.Greater(t, len(shown), 10)
+	assert.Equal(t, all, shown)
 }
 
 func TestAPageWithoutMarkersIsAnError(t *testing.T) {
@@ -88,12 +88,6 @@ func TestTheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo(t *testing.T) {
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 9}, 3}} {
 		assert.InDelta(t, c.want, median(c.of), 0, "median of %v", c.of)
 	}
-}
-
-func TestARatioIsThatOfTheMediansOrTheMedianOfTheTurns(t *testing.T) {
-	r := race{{2, 4, 100}, {1, 4, 4}}
-	assert.InDelta(t, 1, r.ratio(1), 0, "of the medians")
-	assert.InDelta(t, 2, r.ratioByTurn(1), 0, "by turn")
 }
 
 func TestARaceTakesAllTurnsOfEachButTheFirst(t *testing.T) {

@@ -69,7 +69,7 @@ func drain(t *testing.T, n, processes, workers int, most float64) {
 	assert.LessOrEqual(t, perClaim, most, "commands per claim")
 }
 
-// bench/ counts it with 10,000 messages, which take longer.
+// A longer queue takes longer, and shows the same.
 func TestEightWorkersClaimWithHardlyMoreThanOneCommandEach(t *testing.T) {
 	needs(t, "atomic")
 	drain(t, 1000, 1, 8, 1.3)
@@ -77,7 +77,7 @@ func TestEightWorkersClaimWithHardlyMoreThanOneCommandEach(t *testing.T) {
 
 // Processes that all went for the first message would send eight commands a claim. The
 // shorter the queue, the more its end counts, when all are after the same few messages:
-// bench/ has a longer queue, and the limit of 1.3. On a busy machine what was looked at is older.
+// hence a higher limit. On a busy machine what was looked at is older.
 func TestWorkersOfSeveralProcessesSeldomClaimTheSameDocument(t *testing.T) {
 	needs(t, "atomic")
 	drain(t, 1000, 8, 1, min(1.6*pace.Of(time.Second).Seconds(), 4))

@@ -146,7 +146,6 @@ func TestFiftyWaitersInFiveProcessesSurviveAKillOfTheServer(t *testing.T) {
 	w.mustBeServed(min(2*feedSoon(), 18*time.Second))
 }
 
-// `make bench` tells how little they send over two minutes.
 func TestAHundredWaitersInEachOfFourProcessesSendAlmostNothing(t *testing.T) {
 	f := newFixtureApart(t, "capped", "atomic")
 	w := newWaitingProcesses(f, 4, 100)
