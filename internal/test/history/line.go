@@ -30,6 +30,8 @@ type standing struct {
 	unknown bool          // kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
+	before  time.Duration // since when it was, until a holder that had run out was revived, late; never: none was
+	revived time.Duration // when
 	ready   readiness
 }
 
@@ -84,7 +86,7 @@ type queue struct {
 	key     string
 	tol     time.Duration // how far the times of a place, and of a holder, may be off
 	now     time.Duration // when it was so first
-	revived bool          // a holder that had run out was, late: who saw that may count on, and does not see this
+	revived time.Duration // when a holder that had run out was, late: who saw that counts on for its grace, and does not see this
 	holders map[string]holds
 	line    []*standing
 	resumes map[int]bool             // by Op: calls that resume a ticket
@@ -151,7 +153,7 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, revived: never, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key]}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
@@ -284,7 +286,7 @@ func (q *queue) judge(w *write) {
 			// It was the first in the line of a deposed primary. A claim alone compares who is.
 		case index == 0, passed > 1:
 			q.violation("place lost", w.at, "client %d waits, and client %d, which is not the next, takes it out of the line", p.client, w.client)
-		case p.offered == never || w.began-p.offered < p.graced()*time.Duration(index)-q.tol:
+		case !q.waitedFor(p, w.began, p.graced()*time.Duration(index)):
 			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; it is offered the key since %v", p.client, w.client, w.began, p.offered)
 		}
 	}
@@ -318,6 +320,13 @@ func (q *queue) passes(w *write, i int) int {
 	return 1 // its place is stale, or gone by now
 }
 
+// waitedFor reports whether a client that waits for a grace, before it passes a place, may do so now. Who
+// saw a holder run out counts from then on, and no longer than its grace after the late revival.
+func (q *queue) waitedFor(p *standing, now, grace time.Duration) bool {
+	counted := func(since time.Duration) bool { return since != never && now-since >= grace-q.tol }
+	return counted(p.offered) || counted(p.before) && now-p.revived <= grace+q.tol
+}
+
 // inTurn checks that a claim which is granted overtakes nobody. A claim without a place counts as at that of its
 // client, if that has one: which of its own waiters is next a client decides itself.
 func (q *queue) inTurn(w *write, e Event) {
@@ -349,10 +358,12 @@ func (q *queue) index(place string) int {
 func (q *queue) apply(w *write) {
 	freed := cmp.Or(w.began, w.at) // whoever frees a key says so beside its command
 	if len(w.applied) > 0 {
-		q.revived = false
+		q.revived = never
 	}
 	for _, e := range w.dropped {
-		q.revived = q.revived || q.isResume(w) && q.holders[e.ID].over <= w.at+q.tol
+		if q.isResume(w) && q.holders[e.ID].over <= w.at+q.tol {
+			q.revived = w.at
+		}
 		if e.Note == Broken { // or beside a release that was lost, before an operator removed its holder
 			freed = min(freed, q.holders[e.ID].since)
 		}
@@ -372,13 +383,15 @@ func (q *queue) apply(w *write) {
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
 			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at) || q.h.hindered(e.Owner, w.at, w.at-1, w.at)
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, ready: readiness{since: never}})
+			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, before: never, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
 				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
 			}
 		case known:
-			q.revived = h.over <= w.at+q.tol
+			if h.over <= w.at+q.tol {
+				q.revived = w.at
+			}
 			later := held(e, h.client, h.mode)
 			later.op, later.since = h.op, h.since
 			q.holders[e.ID] = later
@@ -390,9 +403,10 @@ func (q *queue) apply(w *write) {
 	for i, p := range q.line {
 		may := q.mayBe(p.mode, q.before(i, w.at), w.at)
 		switch {
-		case !may && q.revived:
+		case !may && q.revived != never:
+			p.before, p.offered, p.revived = min(p.before, p.offered), never, q.revived
 		case !may && !q.mayBe(p.mode, q.lasting(i, w.at), w.at):
-			p.offered = never
+			p.offered, p.before = never, never
 		case !may: // a writer comes before it that did not count while others shared the key
 		default:
 			p.offered = min(p.offered, freed)

@@ -89,6 +89,7 @@ func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 		"passed, while a renewal came too late":         {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 11000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), ""},
 		"passed, after a renewal that came in time":     {inLineOnce(10000, append([]Event{extended(9400, 0, "a", 11000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
 		"passed, after one too late and one in time":    {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 12000), extended(11000, 0, "a", 13000)}, takes(13101, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
+		"passed, soon after one too late and in time":   {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 12000), extended(11000, 0, "a", 13000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), ""},
 		"passed, while a ticket was resumed too late":   {inLineOnce(10000, append(resumes(10400), takes(11101, 2, "x:two:2", "r", "x:one:1")...)...), ""},
 		"passed, after a ticket was resumed in time":    {inLineOnce(10000, append(resumes(9400), takes(11101, 2, "x:two:2", "r", "x:one:1")...)...), "passed early"},
 		"passed, after another was granted the key":     {inLineOnce(10000, append(append(resumes(10400), droppedBy(10600, 3, "r"), applied(10600, 3, "s", "", 11000)), takes(11101, 2, "x:two:2", "s", "x:one:1")...)...), "passed early"},
