@@ -347,7 +347,8 @@ func TestTheGuideListsEveryOption(t *testing.T) {
 		rows[r[1]] = r[2] + "|" + r[3]
 	}
 	options := 0
-	for _, typ := range readPackage(t, ".").Types {
+	root, _ := readPackage(t, ".")
+	for _, typ := range root.Types {
 		want, ok := takes[typ.Name]
 		if !ok {
 			continue
