@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -17,16 +15,6 @@ func mustAcquire(l mongolock.Locker, key string, opts ...mongolock.AcquireOption
 	lease, err := l.Acquire(context.Background(), key, opts...)
 	check(err)
 	return lease
-}
-
-func ExampleLease_Key() {
-	client := connect(memstore.New())
-	defer client.Close()
-
-	lease := mustAcquire(client, "nightly-report")
-	defer lease.Release()
-	fmt.Println(lease.Key())
-	// Output: nightly-report
 }
 
 // With the token the resource itself can refuse a holder that comes too late.
@@ -54,19 +42,6 @@ func ExampleLease_Token() {
 	// late: refused: a later holder was here
 }
 
-// Two leases of one key have different IDs.
-func ExampleLease_ID() {
-	client := connect(memstore.New())
-	defer client.Close()
-
-	first := mustAcquire(client, "nightly-report")
-	first.Release()
-	second := mustAcquire(client, "nightly-report")
-	second.Release()
-	fmt.Println(first.ID() == second.ID())
-	// Output: false
-}
-
 // Work on the lease's context stops with the lease. The cause says why.
 func ExampleLease_Context() {
 	s := memstore.New()
@@ -85,99 +60,6 @@ func ExampleLease_Context() {
 	// <nil>
 	// context canceled
 	// mongolock: lease is lost: no longer in the store
-}
-
-func ExampleLease_Done() {
-	client := connect(memstore.New())
-	defer client.Close()
-
-	lease := mustAcquire(client, "nightly-report", mongolock.MaxHold(10*time.Millisecond))
-	defer lease.Release()
-	select {
-	case <-lease.Done():
-		fmt.Println("stop:", lease.Err())
-	case <-time.After(time.Minute):
-		fmt.Println("the work is done")
-	}
-	// Output: stop: mongolock: lease is lost: held for its MaxHold
-}
-
-// Progress is for a lease with MaxStall: call it where the work gets on.
-func ExampleLease_Progress() {
-	client := connect(memstore.New())
-	defer client.Close()
-
-	lease := mustAcquire(client, "backup", mongolock.MaxStall(time.Minute))
-	defer lease.Release()
-	for range 3 {
-		lease.Progress()
-	}
-	fmt.Println(lease.Err())
-	// Output: <nil>
-}
-
-// Err looks at the clock itself. Call it before a step that cannot be undone.
-func ExampleLease_Err() {
-	client := connect(memstore.New())
-	defer client.Close()
-
-	lease := mustAcquire(client, "nightly-report")
-	if err := lease.Err(); err == nil {
-		fmt.Println("sending the report")
-	}
-	lease.Release()
-	fmt.Println(lease.Err())
-	// Output:
-	// sending the report
-	// mongolock: lease was released
-}
-
-// Remaining is the TTL less the margin, right after a grant or a renewal.
-func ExampleLease_Remaining() {
-	client := connect(memstore.New(), mongolock.TTL(10*time.Minute), mongolock.WithMargin(time.Minute))
-	defer client.Close()
-
-	lease := mustAcquire(client, "nightly-report")
-	fmt.Println(lease.Remaining().Round(time.Minute))
-	lease.Release()
-	fmt.Println(lease.Remaining())
-	// Output:
-	// 9m0s
-	// 0s
-}
-
-// Renew is for leases with NoRenewal, and before a step that needs the whole TTL.
-func ExampleLease_Renew() {
-	ctx := context.Background()
-	client := connect(memstore.New())
-	defer client.Close()
-
-	lease := mustAcquire(client, "nightly-report", mongolock.NoRenewal())
-	fmt.Println(lease.Renew(ctx))
-
-	lease.Release()
-	fmt.Println(lease.Renew(ctx))
-	// Output:
-	// <nil>
-	// mongolock: renew "nightly-report": mongolock: lease was released
-}
-
-// Release may be called twice. It reports whether the lease was lost before.
-func ExampleLease_Release() {
-	client := connect(memstore.New())
-	defer client.Close()
-
-	lease := mustAcquire(client, "nightly-report")
-	fmt.Println(lease.Release())
-	fmt.Println(lease.Release())
-
-	lost := mustAcquire(client, "nightly-report", mongolock.MaxHold(10*time.Millisecond))
-	<-lost.Done()
-	fmt.Println(errors.Is(lost.Release(), mongolock.ErrLost))
-	// Output:
-	// <nil>
-	// <nil>
-	// true
 }
 
 // Detach leaves the key taken, for the process that resumes the ticket within the TTL.
@@ -202,51 +84,69 @@ func ExampleLease_Detach() {
 	// given back: <nil>
 }
 
-// A lease in a log line shows key, token and state, never its ID.
-func ExampleLease_LogValue() {
+// A job that gets on may take as long as it likes; one that hangs loses its lock.
+func ExampleMaxStall() {
+	ctx := context.Background()
 	client := connect(memstore.New())
 	defer client.Close()
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 
-	lease := mustAcquire(client, "nightly-report")
-	lease.Release()
-	logger.Info("done", "lease", lease)
-	// Output:
-	// level=INFO msg=done lease.key=nightly-report lease.token=1 lease.ended="mongolock: lease was released"
-}
-
-// withoutTime removes the time from log lines, so that the output is always the same.
-func withoutTime(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey {
-		return slog.Attr{}
+	copyAll := func(ctx context.Context, lease *mongolock.Lease) error {
+		for _, file := range []string{"a", "b"} {
+			fmt.Println("copied", file)
+			lease.Progress()
+		}
+		<-ctx.Done() // and then the disk hangs
+		return ctx.Err()
 	}
-	return a
+	err := mongolock.Do(ctx, client, "backup", copyAll, mongolock.MaxStall(10*time.Millisecond))
+	fmt.Println(errors.Is(err, mongolock.ErrStalled), errors.Is(err, mongolock.ErrLost))
+	// Output:
+	// copied a
+	// copied b
+	// true true
 }
 
-// A long job looks between two pieces whether somebody waits for the key.
-func ExampleLease_Wanted() {
-	client := connect(memstore.New())
-	defer client.Close()
-	lease := mustAcquire(client, "index")
-	wanted := func() bool {
+// A job takes a second, and every host starts it by a timer. If the timers are up to a
+// minute apart, each host would run the job. MinHold keeps the key taken until the last
+// timer has fired.
+func ExampleMinHold() {
+	ctx := context.Background()
+	s := memstore.New()
+	hostA, hostB := connect(s), connect(s)
+	defer hostA.Close()
+	defer hostB.Close()
+
+	run := func(client *mongolock.Client) bool {
+		job := func(context.Context, *mongolock.Lease) error { return nil }
+		ran, err := mongolock.TryDo(ctx, client, "nightly-report", job, mongolock.MinHold(5*time.Minute))
+		check(err)
+		return ran
+	}
+	fmt.Println(run(hostA), run(hostB))
+	// Output: true false
+}
+
+// A batch gives way to others between two pieces, and goes on later.
+func ExampleYielding() {
+	store := memstore.New()
+	batch, urgent := connect(store), connect(store)
+	defer batch.Close()
+	defer urgent.Close()
+
+	lease := mustAcquire(batch, "index", mongolock.Yielding())
+	done := make(chan error)
+	go func() { done <- mustAcquire(urgent, "index").Release() }()
+	for {
 		select {
 		case <-lease.Wanted():
-			return true
-		default:
-			return false
+			fmt.Println("making room after some pieces:", lease.Release())
+		case <-time.After(time.Millisecond): // your work on a piece
+			continue
 		}
+		break
 	}
-	fmt.Println(wanted())
-
-	next := make(chan error)
-	go func() { next <- mustAcquire(client, "index").Release() }()
-	for !wanted() {
-		time.Sleep(time.Millisecond) // a piece of the work
-	}
-	fmt.Println(lease.Release())
-	fmt.Println(<-next)
+	fmt.Println(<-done)
 	// Output:
-	// false
-	// <nil>
+	// making room after some pieces: <nil>
 	// <nil>
 }

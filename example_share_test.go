@@ -35,28 +35,6 @@ func ExampleShared() {
 	// a reader beside a writer: true
 }
 
-// A tenant may have two requests under way at once, and all tenants together three.
-func ExampleFor() {
-	ctx := context.Background()
-	client := connect(memstore.New())
-	defer client.Close()
-
-	enter := func(tenant string) error {
-		_, err := mongolock.AcquireAll(ctx, client, []string{tenant, "~ all"},
-			mongolock.For(tenant, mongolock.OneOf(2)), mongolock.For("~ all", mongolock.OneOf(3)), mongolock.MaxWait(10*time.Millisecond))
-		return err
-	}
-	for _, tenant := range []string{"anna", "anna", "anna", "ben", "carl"} {
-		fmt.Println(tenant, errors.Is(enter(tenant), mongolock.ErrHeld))
-	}
-	// Output:
-	// anna false
-	// anna false
-	// anna true
-	// ben false
-	// carl true
-}
-
 // Renderings may use 20 GB in all, and those of one tenant 3.
 func ExampleWeight() {
 	ctx := context.Background()
@@ -80,34 +58,6 @@ func ExampleWeight() {
 	// true
 	// <nil>
 	// 5 of 20 taken: <nil>
-}
-
-// A deploy rolls from five permits to six and back, while processes of both versions run.
-func ExampleOneOf_rollingDeploy() {
-	ctx := context.Background()
-	client := connect(memstore.New())
-	defer client.Close()
-
-	granted := func(n int) *mongolock.Lease {
-		permit, err := client.TryAcquire(ctx, "smtp", mongolock.OneOf(n))
-		fmt.Printf("one of %d: %t\n", n, err == nil)
-		return permit
-	}
-	var old [5]*mongolock.Lease
-	for i := range old {
-		old[i] = mustAcquire(client, "smtp", mongolock.OneOf(5))
-	}
-	granted(5)
-	sixth := granted(6)
-	_ = old[0].Release()
-	granted(5) // five are taken, four of them by the old version
-	_ = sixth.Release()
-	granted(5)
-	// Output:
-	// one of 5: false
-	// one of 6: true
-	// one of 5: false
-	// one of 5: true
 }
 
 // The mail server allows two connections, from any number of processes.
@@ -153,67 +103,6 @@ func ExampleAcquireAll() {
 	// account/7
 	// account/3
 	// mongolock: AcquireAll: the key "account/3" is given twice
-}
-
-// The context of several leases ends when any of them does.
-func ExampleLeases_Context() {
-	ctx := context.Background()
-	s := memstore.New()
-	client := connect(s)
-	defer client.Close()
-	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/3", "account/7"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer accounts.Release()
-
-	work := accounts.Context(ctx)
-	s.Delete("account/7") // an operator deletes the record
-	_ = accounts[1].Renew(ctx)
-	<-work.Done()
-	fmt.Println(context.Cause(work))
-	// Output: mongolock: lease is lost: no longer in the store
-}
-
-// Err reports which of the leases ended, and why.
-func ExampleLeases_Err() {
-	ctx := context.Background()
-	s := memstore.New()
-	client := connect(s)
-	defer client.Close()
-	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/3", "account/7"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer accounts.Release()
-
-	fmt.Println(accounts.Err())
-	s.Delete("account/7") // an operator deletes the record
-	_ = accounts[1].Renew(ctx)
-	fmt.Println(accounts.Err())
-	// Output:
-	// <nil>
-	// "account/7": mongolock: lease is lost: no longer in the store
-}
-
-// Release frees all of the keys.
-func ExampleLeases_Release() {
-	ctx := context.Background()
-	client := connect(memstore.New())
-	defer client.Close()
-	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/3", "account/7"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	fmt.Println(accounts.Release())
-	for status, err := range client.List(ctx, "account/") {
-		fmt.Println("left:", status.Key, err)
-	}
-	// Output: <nil>
 }
 
 // Inspect shows all holders of a shared key, and who waits for it.

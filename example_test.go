@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -112,24 +115,58 @@ func ExampleNewWithStore() {
 	// mongolock: WithOwner is empty
 }
 
-// Code that takes a Locker can be tested with a fake. Package mongolocktest has a better
-// one.
-func ExampleLocker() {
-	var locks mongolock.Locker = outOfReach{}
-	err := mongolock.Do(context.Background(), locks, "nightly-report", func(ctx context.Context, _ *mongolock.Lease) error {
-		return report(ctx)
-	})
-	fmt.Println(err)
-	// Output: no route to host
+// The locks live in a collection of their own. Every process opens the same one.
+func ExampleNew() {
+	ctx := context.Background()
+	db, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Disconnect(ctx)
+
+	client, err := mongolock.New(db.Database("mongolock").Collection("locks"), mongolock.WithOwner("billing on host-a"))
+	check(err)
+	defer client.Close() // before the connection
+	fmt.Println("ready, and nothing is sent yet")
+	// Output: ready, and nothing is sent yet
 }
 
-// outOfReach is a Locker whose database cannot be reached.
-type outOfReach struct{}
+// A caller can tell these outcomes apart, and do something about each.
+func Example_errors() {
+	explain := func(err error) string {
+		switch {
+		case err == nil:
+			return "done"
+		case errors.Is(err, mongolock.ErrLost):
+			return "the lease ended during the job: another process may be doing it now"
+		case errors.Is(err, mongolock.ErrHeld):
+			return "others have the key: come again later"
+		case errors.Is(err, mongolock.ErrClosed):
+			return "this process is stopping"
+		case errors.Is(err, mongolock.ErrOutcomeUnknown):
+			return "the database did not answer: the key may stay taken for a while"
+		case errors.Is(err, mongolock.ErrForeign):
+			return "something else is stored under the key: take another"
+		}
+		return "the job's own error, or the database's: " + err.Error()
+	}
 
-func (outOfReach) Acquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	return nil, errors.New("no route to host")
-}
+	s := memstore.New()
+	s.Put("settings", "a document of another program")
+	client := connect(s)
+	lease := mustAcquire(client, "taken")
+	job := func(context.Context, *mongolock.Lease) error { return nil }
 
-func (o outOfReach) TryAcquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	return o.Acquire(ctx, key, opts...)
+	_, err := client.TryAcquire(context.Background(), "taken")
+	fmt.Println(explain(err))
+	fmt.Println(explain(mongolock.Do(context.Background(), client, "settings", job)))
+	fmt.Println(explain(mongolock.Do(context.Background(), client, "free", job)))
+	lease.Release()
+	client.Close()
+	fmt.Println(explain(mongolock.Do(context.Background(), client, "free", job)))
+	// Output:
+	// others have the key: come again later
+	// something else is stored under the key: take another
+	// done
+	// this process is stopping
 }

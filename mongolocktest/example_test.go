@@ -38,14 +38,6 @@ func inTest(test func(t testing.TB)) {
 	test(t)
 }
 
-func ExampleNew() {
-	inTest(func(t testing.TB) {
-		locks := mongolocktest.New(t)
-		fmt.Println(report(t.Context(), locks))
-	})
-	// Output: written
-}
-
 // Hold shows what the code does while another process holds the key, and after that.
 func ExampleLocker_Hold() {
 	inTest(func(t testing.TB) {
@@ -75,65 +67,6 @@ func ExampleLocker_Lose() {
 	// Output:
 	// cause: mongolock: lease is lost: no longer in the store
 	// true
-}
-
-// Fail shows what the code does while the database cannot be reached.
-func ExampleLocker_Fail() {
-	inTest(func(t testing.TB) {
-		locks := mongolocktest.New(t)
-		locks.Fail(errors.New("no route to host"))
-		fmt.Println(report(t.Context(), locks))
-
-		locks.Fail(nil)
-		fmt.Println(report(t.Context(), locks))
-	})
-	// Output:
-	// mongolock: acquire "nightly-report": no route to host (outcome unknown, being cleaned up)
-	// written
-}
-
-// A Locker acquires keys as any client does.
-func ExampleLocker_Acquire() {
-	inTest(func(t testing.TB) {
-		locks := mongolocktest.New(t)
-		lease, err := locks.Acquire(t.Context(), "nightly-report")
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Println(lease.Key(), lease.Err(), lease.Release())
-	})
-	// Output: nightly-report <nil> <nil>
-}
-
-func ExampleLocker_TryAcquire() {
-	inTest(func(t testing.TB) {
-		locks := mongolocktest.New(t)
-		locks.Hold("nightly-report")
-		_, err := locks.TryAcquire(t.Context(), "nightly-report")
-		fmt.Println(errors.Is(err, mongolock.ErrHeld))
-	})
-	// Output: true
-}
-
-// A lease that one part of the code detached is resumed by another part.
-func ExampleLocker_Resume() {
-	inTest(func(t testing.TB) {
-		locks := mongolocktest.New(t)
-		begun, err := locks.Acquire(t.Context(), "order-4711")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticket, err := begun.Detach(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		resumed, err := locks.Resume(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Println(resumed.Token() == begun.Token(), resumed.Release())
-	})
-	// Output: true <nil>
 }
 
 // Orders shows that code takes keys in different orders, though nothing went wrong yet. locks may as

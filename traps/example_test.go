@@ -40,14 +40,3 @@ func ExampleDeployment_Traps() {
 	// memory-engine: the storage engine keeps its data in memory; use WiredTiger
 	// arbiter: an arbiter, and two members that keep data; put a third member with data in the arbiter's place
 }
-
-func ExampleVersion_Before() {
-	v := traps.Version{4, 4, 29}
-	fmt.Println(v.Before(5, 0), v.Before(4, 4))
-	// Output: true false
-}
-
-func ExampleVersion_String() {
-	fmt.Println(traps.Version{4, 4, 29})
-	// Output: 4.4.29
-}

@@ -43,13 +43,3 @@ func ExampleOpen() {
 	// false <nil>
 	// true <nil>
 }
-
-func ExampleStore_Close() {
-	dir, err := os.MkdirTemp("", "locks")
-	check(err)
-	defer os.RemoveAll(dir)
-	s, err := filestore.Open(dir)
-	check(err)
-	fmt.Println(s.Close())
-	// Output: <nil>
-}

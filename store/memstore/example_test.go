@@ -30,14 +30,3 @@ func ExampleNew() {
 	// 1 1m0s <nil>
 	// held by host-a/17
 }
-
-// The store's clock may differ from that of its callers by any amount.
-func ExampleWithClock() {
-	ahead := func() time.Time { return time.Now().Add(time.Hour) }
-	s := memstore.New(memstore.WithClock(ahead))
-
-	ref := store.Ref{Key: "nightly-report", ID: "an id", Mode: store.Exclusive}
-	grant, err := s.Acquire(context.Background(), store.Claim{Ref: ref, Limit: 1, TTL: time.Minute})
-	fmt.Println(grant.Left, err)
-	// Output: 1m0s <nil>
-}
