@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"strings"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -54,25 +59,6 @@ func Example() {
 	// Output: writing below /reports/2026
 }
 
-func ExampleNew() {
-	ctx := context.Background()
-	tree, err := pathlock.New(pathlock.InMemory(), "files")
-	check(err)
-	defer tree.Close()
-
-	l, err := tree.Lock(ctx, lock("/reports/2026", pathlock.Exclusive, pathlock.Infinity))
-	fmt.Println(l.Path, l.Left, err)
-	_, err = tree.Lock(ctx, lock("/reports/2026/may.txt", pathlock.Exclusive, pathlock.Zero))
-	fmt.Println(errors.Is(err, pathlock.ErrConflict))
-	check(tree.Release(ctx, l.Token))
-	_, err = tree.Lock(ctx, lock("/reports/2026/may.txt", pathlock.Exclusive, pathlock.Zero))
-	fmt.Println(err)
-	// Output:
-	// /reports/2026 1m0s <nil>
-	// true
-	// <nil>
-}
-
 // A conflict lists the locks in the way: above the path, on it, and below it.
 func ExampleTree_Lock() {
 	ctx, tree := context.Background(), files()
@@ -93,57 +79,131 @@ func ExampleTree_Lock() {
 	// Output: 3 / /docs /docs/plan.txt
 }
 
-func ExampleTree_LockWait() {
-	ctx, tree := context.Background(), files()
-	defer tree.Close()
-	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
-	r.Timeouts = []time.Duration{time.Second}
-	_, err := tree.Lock(ctx, r)
-	check(err)
-
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer cancel()
-	_, err = tree.LockWait(short, r)
-	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.Is(err, pathlock.ErrConflict))
-	_, err = tree.LockWait(ctx, r) // until the first one has run out
-	fmt.Println(err)
-	// Output:
-	// true true
-	// <nil>
-}
-
-func ExampleTree_Refresh() {
+// A lock of depth 0 on a directory guards the list of its files, not their content.
+func ExampleTree_Confirm() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()
 	l, err := tree.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Zero))
 	check(err)
-	fresh, err := tree.Refresh(ctx, l.Token, time.Hour)
-	fmt.Println(fresh.Token == l.Token, fresh.Timeout, err)
-	_, err = tree.Refresh(ctx, "urn:uuid:never-was")
-	fmt.Println(err)
+	none, mine := []string(nil), []string{l.Token}
+	fmt.Println(tree.Confirm(ctx, none, pathlock.Modify("/docs/plan.txt")))
+	fmt.Println(tree.Confirm(ctx, none, pathlock.AddTo("/docs")))
+	fmt.Println(tree.Confirm(ctx, none, pathlock.Delete("/docs/plan.txt")))
+	fmt.Println(tree.Confirm(ctx, mine, pathlock.Delete("/docs/plan.txt"), pathlock.AddTo("/docs")))
 	// Output:
-	// true 1h0m0s <nil>
-	// pathlock: no lock has this token
+	// <nil>
+	// pathlock: may not add to "/docs": it is locked
+	// pathlock: may not delete "/docs/plan.txt": "/docs" is locked
+	// <nil>
 }
 
-func ExampleTree_Release() {
+func ExampleTree_Watch() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()
-	l, err := tree.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Infinity))
+	events, err := tree.Watch(ctx)
 	check(err)
-	fmt.Println(tree.Release(ctx, l.Token))
-	fmt.Println(tree.Release(ctx, l.Token))
+	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
+	l, err := tree.Lock(ctx, r)
+	check(err)
+	check(tree.Release(ctx, l.Token))
+	r.Timeouts = []time.Duration{pathlock.MinTimeout}
+	_, err = tree.Lock(ctx, r)
+	check(err)
+	for event, err := range events {
+		check(err)
+		fmt.Println(event.Kind, event.Lock.Path)
+		if event.Kind == pathlock.Expired {
+			break
+		}
+	}
 	// Output:
-	// <nil>
-	// pathlock: no lock has this token
+	// added /docs
+	// released /docs
+	// added /docs
+	// expired /docs
 }
 
-func ExampleTree_Close() {
-	tree := files()
+// OnMongo and New send nothing. The collection need not exist.
+func ExampleOnMongo() {
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	check(err)
+	defer func() { _ = conn.Disconnect(context.Background()) }()
+	storage, err := pathlock.OnMongo(conn.Database("app").Collection("paths"))
+	check(err)
+	tree, err := pathlock.New(storage, "files")
+	check(err)
 	fmt.Println(tree.Close())
-	_, err := tree.Locks(context.Background())
+	// Output: <nil>
+}
+
+// The processes of one host need no server.
+func ExampleInDir() {
+	dir, err := os.MkdirTemp("", "paths")
+	check(err)
+	defer os.RemoveAll(dir)
+	storage, err := pathlock.InDir(dir)
+	check(err)
+	defer storage.Close()
+	tree, err := pathlock.New(storage, "files")
+	check(err)
+	defer tree.Close()
+	_, err = tree.Lock(context.Background(), lock("/docs", pathlock.Exclusive, pathlock.Zero))
 	fmt.Println(err)
+	// Output: <nil>
+}
+
+// Two trees with the same storage and name behave like two processes.
+func ExampleInMemory() {
+	ctx, storage := context.Background(), pathlock.InMemory()
+	one, err := pathlock.New(storage, "files")
+	check(err)
+	defer one.Close()
+	two, err := pathlock.New(storage, "files")
+	check(err)
+	defer two.Close()
+	_, err = one.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Zero))
+	fmt.Println(err)
+	_, err = two.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Zero))
+	fmt.Println(errors.Is(err, pathlock.ErrConflict))
 	// Output:
 	// <nil>
-	// pathlock: the tree is closed
+	// true
+}
+
+// A file system that ignores case has one file for both spellings.
+func ExampleWithAlias() {
+	ctx := context.Background()
+	tree := files(pathlock.WithAlias(func(path string) (string, error) { return strings.ToLower(path), nil }))
+	defer tree.Close()
+	l, err := tree.Lock(ctx, lock("/Docs", pathlock.Exclusive, pathlock.Zero))
+	fmt.Println(l.Path, err)
+	_, err = tree.Lock(ctx, lock("/DOCS", pathlock.Exclusive, pathlock.Zero))
+	fmt.Println(errors.Is(err, pathlock.ErrConflict))
+	// Output:
+	// /docs <nil>
+	// true
+}
+
+func ExampleWithLimits() {
+	ctx := context.Background()
+	tree := files(pathlock.WithLimits(pathlock.Limits{Most: time.Hour}))
+	defer tree.Close()
+	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
+	r.Timeouts = []time.Duration{pathlock.Infinite, 24 * time.Hour, 30 * time.Minute}
+	l, err := tree.Lock(ctx, r)
+	fmt.Println(l.Timeout, err) // the first wish that is allowed
+	// Output: 30m0s <nil>
+}
+
+// One process takes a path, and another one goes on with it.
+func ExampleTree_Resume() {
+	ctx, tree := context.Background(), files()
+	defer tree.Close()
+	h, err := tree.Hold(ctx, pathlock.Request{Path: "/docs"})
+	check(err)
+	check(h.Detach())
+	h, err = tree.Resume(ctx, h.Lock) // its path and token are enough
+	check(err)
+	fmt.Println(h.Err(), h.Release())
+	// Output: <nil> <nil>
 }

@@ -100,33 +100,3 @@ func TestANilObserverIsRefused(t *testing.T) {
 	_, err := pathlock.New(pathlock.InMemory(), "files", pathlock.WithObserver(nil))
 	require.ErrorContains(t, err, "pathlock: WithObserver(nil): must not be nil")
 }
-
-// An outcomes is an observer that counts how operations ended.
-type outcomes map[string]int
-
-func (o outcomes) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
-	return ctx, func(out mongolock.Outcome) { o[string(of.Op)+" "+mongolock.OutcomeOf(out.Err)]++ }
-}
-
-func ExampleWithObserver() {
-	seen := outcomes{}
-	tree := files(pathlock.WithObserver(seen))
-	defer tree.Close()
-	ctx := context.Background()
-	l, err := tree.Lock(ctx, lock("/a", pathlock.Exclusive, pathlock.Zero))
-	check(err)
-	_, _ = tree.Lock(ctx, lock("/a", pathlock.Exclusive, pathlock.Zero))
-	check(tree.Release(ctx, l.Token))
-	fmt.Println(seen)
-	// Output: map[acquire granted:1 acquire held:1 release granted:1]
-}
-
-func ExampleTree_Stats() {
-	tree := files()
-	defer tree.Close()
-	_, err := tree.Lock(context.Background(), lock("/a", pathlock.Exclusive, pathlock.Zero))
-	check(err)
-	stats := tree.Stats()
-	fmt.Println("waiting:", stats.Waiters, "cleaned up:", stats.CleanUps)
-	// Output: waiting: 0 cleaned up: 0
-}

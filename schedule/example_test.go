@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -62,31 +61,23 @@ func ExampleNew() {
 
 func report(context.Context, time.Time) error { return nil }
 
-func ExampleInMemory() {
-	jobs, err := schedule.InMemory(schedule.WithWorkers(8), schedule.WithJitter(time.Second))
-	fmt.Println(jobs != nil, err)
-	// Output: true <nil>
-}
-
-func ExampleEvery() {
-	plan := schedule.Every(15 * time.Minute)
-	fmt.Println(plan, "-", plan.Next(time.Date(2026, 5, 1, 9, 50, 0, 0, time.UTC)).Format(time.TimeOnly))
-	// Output: every 15m0s - 10:00:00
-}
-
-func ExampleCron() {
-	at := time.Date(2026, 5, 1, 9, 50, 0, 0, time.UTC)
+func ExamplePlan() {
+	now := time.Date(2026, 5, 1, 9, 50, 0, 0, time.UTC)
 	for _, plan := range []schedule.Plan{
+		schedule.Every(15 * time.Minute),
 		schedule.Cron("0 3 * * *"),
 		schedule.Cron("CRON_TZ=Europe/Berlin 0 3 * * *"),
 		schedule.Cron("@hourly"),
+		schedule.At(time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)),
 	} {
-		fmt.Println(plan, "-", plan.Next(at).Format(time.RFC3339))
+		fmt.Println(plan, "-", plan.Next(now).Format(time.RFC3339))
 	}
 	// Output:
+	// every 15m0s - 2026-05-01T10:00:00Z
 	// cron 0 3 * * * - 2026-05-02T03:00:00Z
 	// cron CRON_TZ=Europe/Berlin 0 3 * * * - 2026-05-02T01:00:00Z
 	// cron @hourly - 2026-05-01T10:00:00Z
+	// at 2026-12-31T23:00:00Z - 2026-12-31T23:00:00Z
 }
 
 func ExampleCronError() {
@@ -103,105 +94,39 @@ func ExampleCronError() {
 	//   ^
 }
 
-// runOnce runs a job once and stops.
-func runOnce(fn schedule.Func, opts ...schedule.JobOption) *schedule.Scheduler {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+// Events tell of each run while it goes on; Job shows the last ones, and those of other processes.
+func ExampleScheduler_Job() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	jobs, err := schedule.InMemory(schedule.WithOwner("host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)),
 		schedule.WithEvents(func(e schedule.Event) {
+			fmt.Println(e.Kind, e.Job)
 			if e.Kind == schedule.Ended {
 				cancel()
 			}
 		}))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
-	err = jobs.Add("report", schedule.Every(50*time.Millisecond), fn, opts...)
+	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
+		return errors.New("no paper")
+	})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	if err := jobs.Run(ctx); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
-	return jobs
-}
-
-func ExampleScheduler_Add() {
-	runOnce(func(ctx context.Context, run schedule.Run) error {
-		fmt.Println(run.Job, "attempt", run.Attempt, "lease held:", run.Lease.Err() == nil)
-		return nil
-	},
-		schedule.MaxLate(6*time.Hour),
-		schedule.With(mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour)),
-		schedule.Keep(100))
-	// Output: report attempt 1 lease held: true
-}
-
-func ExampleScheduler_Run() {
-	runOnce(func(context.Context, schedule.Run) error {
-		fmt.Println("due")
-		return nil
-	})
-	// Output: due
-}
-
-func ExampleScheduler_Job() {
-	jobs := runOnce(func(context.Context, schedule.Run) error { return errors.New("no paper") })
 	report, err := jobs.Job(context.Background(), "report")
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	last := report.Past[0]
 	fmt.Println(report.Plan, "- last run by", last.Owner, "-", last.Outcome, "-", last.Error)
-	// Output: every 50ms - last run by host-a - failed - no paper
-}
-
-func ExampleScheduler_Jobs() {
-	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
-	for job, err := range jobs.Jobs(context.Background()) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(job.Job, job.Past[0].Outcome)
-	}
-	// Output: report succeeded
-}
-
-func ExampleScheduler_Remove() {
-	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
-	fmt.Println(jobs.Remove("report"), jobs.Remove("report"))
-	// Output: true false
-}
-
-func ExampleScheduler_Forget() {
-	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
-	err := jobs.Forget(context.Background(), "report")
-	job, _ := jobs.Job(context.Background(), "report")
-	fmt.Println(err, job.Known)
-	// Output: <nil> false
-}
-
-func ExampleWithEvents() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	jobs, err := schedule.InMemory(schedule.WithEvents(func(e schedule.Event) {
-		fmt.Println(e.Kind, e.Job)
-		if e.Kind == schedule.Ended {
-			cancel()
-		}
-	}))
-	if err != nil {
-		log.Panic(err)
-	}
-	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error { return nil })
-	if err != nil {
-		log.Panic(err)
-	}
-	if err := jobs.Run(ctx); err != nil {
-		log.Panic(err)
-	}
 	// Output:
 	// began report
 	// ended report
+	// every 50ms - last run by host-a - failed - no paper
 }
 
 // A resource that checks the token refuses the writes of a run that was paused past its
@@ -213,40 +138,90 @@ func ExampleRun_Token() {
 	// Output: true
 }
 
-// An observer counts the runs by their ends, as a bridge to a metrics system does.
-type counter map[string]int
-
-func (c counter) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
-	return ctx, func(out mongolock.Outcome) {
-		if of.Op == mongolock.OpRun {
-			c[of.Key+" "+mongolock.OutcomeOf(out.Err)]++
-		}
-	}
-}
-
-func ExampleWithObserver() {
-	ctx, cancel := context.WithCancel(context.Background())
-	runs := counter{}
-	jobs, err := schedule.InMemory(schedule.WithObserver(runs))
+// inMemory makes a Scheduler as a process on MongoDB would with schedule.New.
+func inMemory() *schedule.Scheduler {
+	jobs, err := schedule.InMemory(schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Panic(err)
 	}
-	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
-		cancel()
-		return nil
-	})
+	return jobs
+}
+
+// runs has a job run n times, and the Scheduler stop.
+func runs(n int, jobs *schedule.Scheduler, fn schedule.Func, opts ...schedule.JobOption) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	jobs.Remove("report")
+	err := jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
+		err := fn(ctx, run)
+		if n--; n == 0 {
+			cancel()
+		}
+		return err
+	}, opts...)
 	if err != nil {
 		log.Panic(err)
 	}
 	if err := jobs.Run(ctx); err != nil {
 		log.Panic(err)
 	}
-	fmt.Println(runs)
-	// Output: map[report granted:1]
 }
 
-func ExampleScheduler_Stats() {
-	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
-	fmt.Println(jobs.Stats().Package, jobs.Stats().Held)
-	// Output: schedule 0
+// A run takes three periods. Without Each only the latest of the due times meanwhile would run.
+func ExampleEach() {
+	var due []time.Time
+	runs(2, inMemory(), func(_ context.Context, run schedule.Run) error {
+		due = append(due, run.Due)
+		time.Sleep(150 * time.Millisecond) // real: the job takes three periods
+		return nil
+	}, schedule.Each())
+	fmt.Println(due[1].Sub(due[0]))
+	// Output: 50ms
+}
+
+// A process stops during a run. Without AtMostOnce the run would be repeated.
+func ExampleAtMostOnce() {
+	jobs := inMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	err := jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
+		cancel()
+		return ctx.Err()
+	}, schedule.AtMostOnce())
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := jobs.Run(ctx); err != nil {
+		log.Panic(err)
+	}
+	runs(1, jobs, func(_ context.Context, run schedule.Run) error {
+		fmt.Println("attempt", run.Attempt)
+		return nil
+	}, schedule.AtMostOnce())
+	report, err := jobs.Job(context.Background(), "report")
+	fmt.Println(report.Past[1].Outcome, report.Past[0].Outcome, err)
+	// Output:
+	// attempt 1
+	// stopped succeeded <nil>
+}
+
+func ExampleScheduler_RunNow() {
+	jobs := inMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	err := jobs.Add("report", schedule.Cron("0 3 29 2 *"), func(context.Context, schedule.Run) error {
+		defer cancel()
+		fmt.Println("runs, years before it is due")
+		return nil
+	})
+	if err != nil {
+		log.Panic(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { // the command mongolock jobs run does the same
+		if err := jobs.RunNow(ctx, "report"); err != nil {
+			log.Panic(err)
+		}
+	})
+	if err := jobs.Run(ctx); err != nil {
+		log.Panic(err)
+	}
+	// Output: runs, years before it is due
 }

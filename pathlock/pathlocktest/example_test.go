@@ -48,14 +48,6 @@ func (t *exampleT) Cleanup(f func())       { t.cleanups = append(t.cleanups, f) 
 func (*exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 func (*exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-func ExampleNew() {
-	inTest(func(t testing.TB) {
-		tree := pathlocktest.New(t)
-		fmt.Println(write(t.Context(), tree.Tree, "/reports/may.txt"))
-	})
-	// Output: written
-}
-
 // Hold shows what the code does while another process has the path, and after that.
 func ExampleTree_Hold() {
 	inTest(func(t testing.TB) {
@@ -67,34 +59,5 @@ func ExampleTree_Hold() {
 	})
 	// Output:
 	// somebody else writes it
-	// written
-}
-
-// Lose shows whether the code notices that its lock is gone.
-func ExampleTree_Lose() {
-	inTest(func(t testing.TB) {
-		tree := pathlocktest.New(t)
-		lock, err := tree.Lock(t.Context(), pathlock.Request{Path: "/reports"})
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
-		tree.Lose("/reports")
-		_, err = tree.Refresh(t.Context(), lock.Token)
-		fmt.Println(err)
-	})
-	// Output: pathlock: no lock has this token
-}
-
-// Fail shows what the code does while the storage cannot be reached.
-func ExampleTree_Fail() {
-	inTest(func(t testing.TB) {
-		tree := pathlocktest.New(t)
-		tree.Fail(errors.New("no route to host"))
-		fmt.Println(write(t.Context(), tree.Tree, "/reports/may.txt"))
-		tree.Fail(nil)
-		fmt.Println(write(t.Context(), tree.Tree, "/reports/may.txt"))
-	})
-	// Output:
-	// not written
 	// written
 }

@@ -2,10 +2,10 @@ package scheduletest_test
 
 import (
 	"context"
-	"errors"
+
 	"fmt"
 	"io"
-	"log/slog"
+
 	"testing"
 	"time"
 
@@ -53,39 +53,6 @@ func (t *exampleT) Cleanup(f func())       { t.cleanups = append(t.cleanups, f) 
 func (*exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 func (*exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// In a bubble of testing/synctest a job of each night runs a week in milliseconds.
-func ExampleNew() {
-	inTest(func(t testing.TB) {
-		jobs := scheduletest.New(t)
-		written := make(chan string)
-		if err := addReport(jobs.Scheduler, written); err != nil {
-			t.Fatalf("%v", err)
-		}
-		jobs.Start()
-		fmt.Println(<-written)
-	})
-	// Output: written
-}
-
-func ExampleJobs_Start() {
-	inTest(func(t testing.TB) {
-		jobs := scheduletest.New(t)
-		ran := make(chan struct{}, 100)
-		err := jobs.Add("tick", schedule.Every(20*time.Millisecond), func(context.Context, schedule.Run) error {
-			ran <- struct{}{}
-			return nil
-		})
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
-		jobs.Start() // until the test ends
-		<-ran
-		<-ran
-		fmt.Println("twice")
-	})
-	// Output: twice
-}
-
 // Hold shows that a fire which another process runs is not run here.
 func ExampleJobs_Hold() {
 	inTest(func(t testing.TB) {
@@ -125,45 +92,4 @@ func ExampleJobs_Lose() {
 		fmt.Println(<-written)
 	})
 	// Output: again, after a run that died
-}
-
-// Fail shows what the code does while the store cannot be reached: it runs nothing, and goes on
-// afterwards.
-func ExampleJobs_Fail() {
-	inTest(func(t testing.TB) {
-		jobs := scheduletest.New(t, schedule.WithLogger(slog.New(slog.DiscardHandler)))
-		written := make(chan string)
-		if err := addReport(jobs.Scheduler, written); err != nil {
-			t.Fatalf("%v", err)
-		}
-		jobs.Fail(errors.New("no route to host"))
-		jobs.Start()
-		_, err := jobs.Job(t.Context(), "report")
-		fmt.Println(err)
-		jobs.Fail(nil)
-		fmt.Println(<-written)
-	})
-	// Output:
-	// schedule: read "report": no route to host
-	// written
-}
-
-// What one process does to a job is seen by the others.
-func ExampleJobs_Another() {
-	inTest(func(t testing.TB) {
-		jobs := scheduletest.New(t)
-		written := make(chan string)
-		if err := addReport(jobs.Scheduler, written); err != nil {
-			t.Fatalf("%v", err)
-		}
-		jobs.Start()
-		<-written
-		operator := jobs.Another()
-		if err := operator.Pause(t.Context(), "report"); err != nil {
-			t.Fatalf("%v", err)
-		}
-		state, err := jobs.Job(t.Context(), "report")
-		fmt.Println(state.Paused, err)
-	})
-	// Output: true <nil>
 }
