@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"sync"
 	"time"
 
@@ -69,15 +68,6 @@ func Example() {
 	// Output: new 42
 }
 
-func ExampleNew() {
-	db := database()
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close() // before the connection
-	fmt.Println("ready, and nothing is sent yet")
-	// Output: ready, and nothing is sent yet
-}
-
 // Two fields are two locks on the same documents, independent of each other.
 func ExampleField() {
 	db := database()
@@ -100,48 +90,6 @@ func ExampleField() {
 	// Output: both have it
 }
 
-// An application with codecs of its own gives their registry to the locks too.
-func ExampleRegistry() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), bson.M{"_id": "order-17", "items": bson.M{"pen": 2}})
-	registry := bson.NewRegistry()
-	registry.RegisterTypeMapEntry(bson.TypeEmbeddedDocument, reflect.TypeFor[map[string]any]()) // not bson.D
-
-	orders, err := doclock.New[map[string]any](db.Collection("orders"), doclock.Registry(registry))
-	check(err)
-	defer orders.Close()
-	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-	fmt.Println(doc.Value["items"])
-	// Output: map[pen:2]
-}
-
-// The lease engine is mongolock's, and so are its options.
-func ExampleWith() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"),
-		doclock.With(mongolock.TTL(10*time.Second)), doclock.WithOwner("billing"))
-	check(err)
-	defer orders.Close()
-
-	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
-	var held *mongolock.HeldError
-	if errors.As(err, &held) {
-		fmt.Println("held by", held.Holders[0].Owner)
-	}
-	fmt.Println("for less than 10 s unless renewed:", doc.Lease().Remaining() < 10*time.Second)
-	// Output:
-	// held by billing
-	// for less than 10 s unless renewed: true
-}
-
 // A document can be named by its _id, or by the fields of a unique index.
 func ExampleID() {
 	db := database()
@@ -160,48 +108,6 @@ func ExampleID() {
 	// Output:
 	// 17
 	// 17
-}
-
-func ExampleLocks_Acquire() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-
-	first, err := orders.Acquire(ctx, doclock.ID("order-17"))
-	check(err)
-	time.AfterFunc(50*time.Millisecond, func() {
-		first.Value.State = "paid"
-		check(first.SaveAndRelease(ctx))
-	})
-	second, err := orders.Acquire(ctx, doclock.ID("order-17")) // waits
-	check(err)
-	defer second.Release()
-	fmt.Println(second.Value.State)
-	// Output: paid
-}
-
-func ExampleLocks_TryAcquire() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-
-	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-
-	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
-	fmt.Println("held:", errors.Is(err, mongolock.ErrHeld))
-	_, err = orders.TryAcquire(ctx, doclock.ID("order-18"))
-	fmt.Println("not found:", errors.Is(err, doclock.ErrNotFound))
-	// Output:
-	// held: true
-	// not found: true
 }
 
 func ExampleLocks_AcquireOrCreate() {
@@ -223,60 +129,90 @@ func ExampleLocks_AcquireOrCreate() {
 	// step 1
 }
 
-func ExampleLocks_TryAcquireOrCreate() {
+// Two clerks book on one account. Neither booking is lost.
+func ExampleLocks_Update() {
 	db := database()
 	defer db.Drop(ctx)
-	sagas, err := doclock.New[bson.M](db.Collection("sagas"))
-	check(err)
-	defer sagas.Close()
-
-	saga, err := sagas.TryAcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
-	check(err)
-	defer saga.Release()
-	_, err = sagas.TryAcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
-	fmt.Println("held:", errors.Is(err, mongolock.ErrHeld))
-	// Output: held: true
-}
-
-// Close releases the leases that the process still has.
-func ExampleLocks_Close() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"), doclock.WithMargin(50*time.Millisecond))
-	check(err)
-	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-
-	check(orders.Close())
-	fmt.Println(doc.Lease().Err())
-	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
-	fmt.Println(errors.Is(err, mongolock.ErrClosed))
-	// Output:
-	// mongolock: client is closed
-	// true
-}
-
-// Shutdown tells the holders to stop, and lets them finish.
-func ExampleLocks_Shutdown() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17"})
+	insert(db.Collection("orders"), Order{ID: "order-17", State: "open", Total: 42})
 	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
-	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-	go func() { // the work
-		<-doc.Lease().Context(ctx).Done()
-		doc.Value.State = "half done"
-		check(doc.SaveAndRelease(ctx))
-	}()
+	defer orders.Close()
 
-	patience, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	check(orders.Shutdown(patience))
-	order, err := db.Collection("orders").FindOne(ctx, doclock.ID("order-17")).Raw()
+	book := func(amount int) error {
+		return orders.Update(ctx, doclock.ID("order-17"), func(o *Order) error {
+			if o.State != "open" {
+				return errors.New("the order is closed") // nothing is saved
+			}
+			o.Total += amount // computed from the document, and from nothing that could change meanwhile
+			return nil
+		})
+	}
+	var clerks sync.WaitGroup
+	for _, amount := range []int{10, -5} {
+		clerks.Go(func() { check(book(amount)) })
+	}
+	clerks.Wait()
+
+	check(orders.Update(ctx, doclock.ID("order-17"), func(o *Order) error {
+		fmt.Println(o.Total)
+		o.State = "closed"
+		return nil
+	}))
+	fmt.Println(book(1))
+	// Output:
+	// 47
+	// the order is closed
+}
+
+// In a transaction the document is saved and released with the other writes, or not at
+// all.
+func ExampleDocument_SaveAndRelease() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
-	fmt.Println(order.Lookup("state").StringValue())
-	// Output: half done
+	defer orders.Close()
+
+	doc, err := orders.Acquire(ctx, doclock.ID("order-17")) // before the transaction
+	check(err)
+	defer doc.Release() // after it
+
+	session, err := db.Client().StartSession()
+	check(err)
+	defer session.EndSession(ctx)
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		if _, err := db.Collection("invoices").InsertOne(ctx, bson.M{"order": "order-17"}); err != nil {
+			return nil, err
+		}
+		doc.Value.State = "invoiced"
+		return nil, doc.SaveAndRelease(ctx)
+	})
+	check(err)
+	fmt.Println("invoiced, and free")
+	// Output: invoiced, and free
+}
+
+// One process begins the work, and another finishes it under the same lease.
+func ExampleLocks_Resume() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+
+	doc, err := orders.Acquire(ctx, doclock.ID("order-17"), mongolock.TTL(time.Minute))
+	check(err)
+	doc.Value.State = "paying"
+	check(doc.Save(ctx))
+	ticket, err := doc.Lease().Detach(ctx) // for the process that the payment calls back
+	check(err)
+
+	resumed, err := orders.Resume(ctx, ticket)
+	check(err)
+	fmt.Println(resumed.Value.State, resumed.Lease().Token() == doc.Lease().Token())
+	resumed.Value.State = "paid"
+	check(resumed.SaveAndRelease(ctx))
+	// Output: paying true
 }

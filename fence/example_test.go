@@ -96,22 +96,6 @@ func ExampleUpdateOne() {
 	// there is no such job
 }
 
-func ExampleUpdateByID() {
-	db := database()
-	defer db.Drop(ctx)
-	reports := db.Collection("reports")
-	_, err := reports.InsertOne(ctx, bson.M{"_id": "today", "total": 0})
-	check(err)
-
-	_, err = fence.UpdateByID(ctx, reports, 8, "today", bson.M{"$inc": bson.M{"total": 42}})
-	fmt.Println(err)
-	_, err = fence.UpdateByID(ctx, reports, 7, "today", bson.M{"$inc": bson.M{"total": 41}})
-	fmt.Println(err)
-	// Output:
-	// <nil>
-	// fence: token 7 is outdated: 8 has written
-}
-
 func ExampleReplaceOne() {
 	type Report struct {
 		ID    string `bson:"_id"`
@@ -151,22 +135,6 @@ func ExampleInsertOne() {
 	// true false
 }
 
-// The error names the token that has written.
-func ExampleError() {
-	db := database()
-	defer db.Drop(ctx)
-	reports := db.Collection("reports")
-	_, err := fence.InsertOne(ctx, reports, 8, bson.M{"_id": "today"})
-	check(err)
-
-	_, err = fence.UpdateByID(ctx, reports, 7, "today", bson.M{"$set": bson.M{"total": 41}})
-	var fenced *fence.Error
-	if errors.As(err, &fenced) {
-		fmt.Println("my token is", fenced.Token, "and", fenced.Newer, "has written")
-	}
-	// Output: my token is 7 and 8 has written
-}
-
 // Two jobs, each under a lock of its own, write to the same documents. Each has a field
 // of its own that fences it.
 func ExampleField() {
@@ -186,64 +154,4 @@ func ExampleField() {
 	// billing: <nil>
 	// shipping: <nil>
 	// billing, late: fence: token 7 is outdated: 8 has written
-}
-
-func ExampleUpsert() {
-	db := database()
-	defer db.Drop(ctx)
-	reports := db.Collection("reports")
-
-	for _, token := range []int64{5, 6, 4} {
-		result, err := fence.UpdateByID(ctx, reports, token, "today", bson.M{"$set": bson.M{"total": token}}, fence.Upsert())
-		if err != nil {
-			fmt.Println(err)
-			continue
-		}
-		fmt.Println("inserted:", result.UpsertedCount, "found:", result.MatchedCount)
-	}
-	// Output:
-	// inserted: 1 found: 0
-	// inserted: 0 found: 1
-	// fence: token 4 is outdated: 6 has written
-}
-
-func ExampleUpdateOptions() {
-	db := database()
-	defer db.Drop(ctx)
-	carts := db.Collection("carts")
-	_, err := carts.InsertOne(ctx, bson.M{"_id": 1, "items": bson.A{bson.M{"price": 5}, bson.M{"price": 50}}})
-	check(err)
-
-	expensive := options.UpdateOne().SetArrayFilters([]any{bson.M{"item.price": bson.M{"$gt": 10}}})
-	_, err = fence.UpdateByID(ctx, carts, 8, 1, bson.M{"$set": bson.M{"items.$[item].insured": true}}, fence.UpdateOptions(expensive))
-	check(err)
-	insured, err := carts.CountDocuments(ctx, bson.M{"items.1.insured": true, "items.0.insured": nil})
-	check(err)
-	fmt.Println("only the expensive one:", insured == 1)
-	// Output: only the expensive one: true
-}
-
-// All other options are the driver's, such as a comment for the server's log.
-func ExampleReplaceOptions() {
-	db := database()
-	defer db.Drop(ctx)
-	reports := db.Collection("reports")
-	_, err := reports.InsertOne(ctx, bson.M{"_id": "today"})
-	check(err)
-
-	result, err := fence.ReplaceOne(ctx, reports, 8, bson.M{"_id": "today"}, bson.M{"total": 42},
-		fence.ReplaceOptions(options.Replace().SetComment("the nightly report")))
-	check(err)
-	fmt.Println("replaced:", result.MatchedCount)
-	// Output: replaced: 1
-}
-
-func ExampleInsertOptions() {
-	db := database()
-	defer db.Drop(ctx)
-	result, err := fence.InsertOne(ctx, db.Collection("reports"), 8, bson.M{"_id": "today", "total": 42},
-		fence.InsertOptions(options.InsertOne().SetComment("the nightly report")))
-	check(err)
-	fmt.Println("inserted:", result.InsertedID)
-	// Output: inserted: today
 }

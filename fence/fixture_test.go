@@ -21,7 +21,6 @@ import (
 
 func TestMain(m *testing.M) {
 	testserver.SkipExamples("^Example", "mongodb")
-	testserver.SkipExamples("^ExampleUpdateOptions$", "expressions")
 	os.Exit(m.Run())
 }
 

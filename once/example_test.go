@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/fence"
 	"github.com/mongolock/mongolock/once"
 )
@@ -90,34 +88,6 @@ func ExampleRun_Token() {
 	// Output: <nil>
 }
 
-func ExampleRun_Number() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	for range 2 {
-		_ = once.Do(ctx, db.Collection("once"), "import", func(_ context.Context, run once.Run) error {
-			if run.Number() > 1 {
-				fmt.Println("an earlier run may have imported a part")
-			}
-			return errors.New("disk full")
-		})
-	}
-	// Output: an earlier run may have imported a part
-}
-
-// A run that hangs does not keep all pods waiting for ever.
-func ExampleRun_Lease() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	err := once.Do(ctx, db.Collection("once"), "import", func(_ context.Context, run once.Run) error {
-		for range 3 {
-			run.Lease().Progress() // after each part
-		}
-		return run.Lease().Err()
-	}, once.With(mongolock.MaxStall(time.Minute)))
-	fmt.Println(err)
-	// Output: <nil>
-}
-
 func ExampleContent() {
 	db := anyDatabase()
 	defer db.Drop(ctx)
@@ -133,67 +103,6 @@ func ExampleContent() {
 	// <nil>
 	// <nil>
 	// true true
-}
-
-func ExampleWith() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	nothing := func(context.Context, once.Run) error { return nil }
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.TTL(time.Minute), mongolock.Note("version 7"))))
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", nothing, once.With(mongolock.Shared())))
-	// Output:
-	// <nil>
-	// once: With(Shared()): several processes would run the function at the same time
-}
-
-func ExampleWithOwner() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	coll := db.Collection("once")
-	check(once.Do(ctx, coll, "import", func(context.Context, once.Run) error { return nil }, once.WithOwner("billing-7")))
-	r, err := once.Look(ctx, coll, "import")
-	check(err)
-	fmt.Println(r.Past[0].Owner)
-	// Output: billing-7
-}
-
-// A log of one's own takes the place of slog.Default().
-func ExampleWithLogger() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	logger := slog.New(slog.DiscardHandler)
-	fmt.Println(once.Do(ctx, db.Collection("once"), "import", func(context.Context, once.Run) error { return nil }, once.WithLogger(logger)))
-	// Output: <nil>
-}
-
-// An observer sees the run by its name.
-func ExampleWithObserver() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	seen := &runs{began: make(chan string, 1)}
-	check(once.Do(ctx, db.Collection("once"), "import", func(context.Context, once.Run) error { return nil }, once.WithObserver(seen)))
-	fmt.Println(<-seen.began)
-	// Output: run of import
-}
-
-type runs struct{ began chan string }
-
-func (r *runs) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
-	if of.Op == mongolock.OpRun {
-		r.began <- "run of " + of.Key
-	}
-	return ctx, func(mongolock.Outcome) {}
-}
-
-// The function is told four minutes before another process could run it.
-func ExampleWithMargin() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	check(once.Do(ctx, db.Collection("once"), "import", func(_ context.Context, run once.Run) error {
-		fmt.Println("trusted for", run.Lease().Remaining().Round(time.Minute))
-		return nil
-	}, once.With(mongolock.TTL(10*time.Minute)), once.WithMargin(4*time.Minute)))
-	// Output: trusted for 6m0s
 }
 
 func ExampleLook() {
@@ -212,55 +121,4 @@ func ExampleLook() {
 	// 1 failed "disk full"
 	// 2 succeeded ""
 	// done: true
-}
-
-func ExampleEntry_Took() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	coll := db.Collection("once")
-	check(once.Do(ctx, coll, "import", func(context.Context, once.Run) error { return nil }))
-	r, err := once.Look(ctx, coll, "import")
-	check(err)
-	fmt.Println(r.Past[0].Took() < time.Minute)
-	// Output: true
-}
-
-func ExampleList() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	coll := db.Collection("once")
-	for _, name := range []string{"0001", "0002"} {
-		check(once.Do(ctx, coll, name, func(context.Context, once.Run) error { return nil }))
-	}
-	for r, err := range once.List(ctx, coll) {
-		check(err)
-		fmt.Println(r.Name, r.Done)
-	}
-	// Output:
-	// 0001 true
-	// 0002 true
-}
-
-func ExampleReset() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	coll := db.Collection("once")
-	work := func(context.Context, once.Run) error {
-		fmt.Println("works")
-		return nil
-	}
-	check(once.Do(ctx, coll, "import", work))
-	check(once.Reset(ctx, coll, "import", "the data was lost"))
-	check(once.Do(ctx, coll, "import", work))
-	// Output:
-	// works
-	// works
-}
-
-func ExampleCheckName() {
-	fmt.Println(once.CheckName("add-currency"))
-	fmt.Println(once.CheckName(""))
-	// Output:
-	// <nil>
-	// once: the name is empty
 }

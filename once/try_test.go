@@ -1,9 +1,6 @@
 package once_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -53,20 +50,4 @@ func TestResetOfANameThatWasNeverRunSaysSo(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		assert.ErrorIs(t, once.Reset(t.Context(), w.calm(), "never", "a mistake"), once.ErrNotFound)
 	})
-}
-
-func ExampleTryDo() {
-	db := anyDatabase()
-	defer db.Drop(ctx)
-	done, err := once.TryDo(ctx, db.Collection("once"), "add-currency", func(context.Context, once.Run) error {
-		elsewhere, err := once.TryDo(ctx, db.Collection("once"), "add-currency", func(context.Context, once.Run) error {
-			return errors.New("not run")
-		})
-		fmt.Println(elsewhere, err) // another call runs it
-		return nil
-	})
-	fmt.Println(done, err)
-	// Output:
-	// false <nil>
-	// true <nil>
 }
