@@ -3,7 +3,7 @@ package cronlock_test
 import (
 	"context"
 	"fmt"
-	"log"
+
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -129,22 +129,4 @@ func startCron(h *testticks.Host) (stop func() error, err error) {
 	}
 	c.Start()
 	return func() error { <-c.Stop().Done(); return nil }, nil
-}
-
-func ExampleOnce_Wrap() {
-	client, err := mongolock.NewWithStore(memstore.New()) // on MongoDB: mongolock.New(coll)
-	if err != nil {
-		log.Fatal(err)
-	}
-	once, err := cronlock.New(client, cronlock.With(mongolock.MinHold(100*time.Millisecond)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	report := once.Wrap("report")(cron.FuncJob(func() { fmt.Println("on one host") }))
-	if _, err := cron.New().AddJob("0 3 * * *", report); err != nil {
-		log.Fatal(err)
-	}
-	report.Run()
-	report.Run() // a host whose clock is late
-	// Output: on one host
 }

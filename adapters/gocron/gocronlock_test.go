@@ -3,8 +3,6 @@ package gocronlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -227,74 +224,4 @@ func startGocron(h *testticks.Host) (stop func() error, err error) {
 	}
 	sched.Start()
 	return sched.Shutdown, nil
-}
-
-func ExampleNewLocker() {
-	client, err := mongolock.NewWithStore(memstore.New()) // on MongoDB: mongolock.New(coll)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := gocronlock.NewLocker(client, gocronlock.With(mongolock.MinHold(30*time.Second)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
-	if err != nil {
-		log.Fatal(err)
-	}
-	done := make(chan struct{})
-	_, err = s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
-		gocron.NewTask(func() { fmt.Println("on one host"); close(done) }), gocron.WithName("report"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	s.Start()
-	<-done
-	// Output: on one host
-}
-
-// A job's listener learns why a run was refused.
-func ExampleLocker() {
-	client, err := mongolock.NewWithStore(memstore.New())
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := client.Acquire(context.Background(), "report"); err != nil { // another host has the key
-		log.Fatal(err)
-	}
-	locker, err := gocronlock.NewLocker(client)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
-	if err != nil {
-		log.Fatal(err)
-	}
-	done := make(chan struct{})
-	refused := gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
-		fmt.Println(job, "was refused, another host has the key:", errors.Is(err, mongolock.ErrHeld))
-		close(done)
-	})
-	_, err = s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() {}),
-		gocron.WithName("report"), gocron.WithEventListeners(refused))
-	if err != nil {
-		log.Fatal(err)
-	}
-	s.Start()
-	<-done
-	// Output: report was refused, another host has the key: true
-}
-
-func ExampleNewElector() {
-	client, err := mongolock.NewWithStore(memstore.New())
-	if err != nil {
-		log.Fatal(err)
-	}
-	candidate, err := leader.New(client, "jobs")
-	if err != nil {
-		log.Fatal(err)
-	}
-	elector, err := gocronlock.NewElector(candidate) // for gocron.WithDistributedElector
-	fmt.Println(elector.IsLeader(context.Background()), err)
-	// Output: gocronlock: another host leads <nil>
 }

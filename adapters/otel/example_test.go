@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -44,37 +42,6 @@ func ExampleNew() {
 	// lock hold
 	// lock release
 	// POST /report
-}
-
-func ExampleWithTracerProvider() {
-	_, err := otellock.New(otellock.WithTracerProvider(sdktrace.NewTracerProvider()))
-	fmt.Println(err)
-	// Output: <nil>
-}
-
-func ExampleWithMeterProvider() {
-	_, err := otellock.New(otellock.WithMeterProvider(metric.NewMeterProvider()))
-	fmt.Println(err)
-	// Output: <nil>
-}
-
-// kind is the part of a key before its first colon.
-func kind(of mongolock.Operation) string {
-	kind, _, _ := strings.Cut(of.Key, ":")
-	return kind
-}
-
-// Keys that name people stay out of traces.
-func ExampleSpanKey() {
-	_, err := otellock.New(otellock.SpanKey(kind))
-	fmt.Println(kind(mongolock.Operation{Key: "user:jane@example.com"}), err)
-	// Output: user <nil>
-}
-
-func ExampleMetricKey() {
-	_, err := otellock.New(otellock.MetricKey(kind))
-	fmt.Println(kind(mongolock.Operation{Key: "order:4711"}), err)
-	// Output: order <nil>
 }
 
 // A monitor of the driver counts the commands that locks send; here to a database that is not there.

@@ -91,7 +91,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 
 // SpanKey sets the attribute lock.key of spans to what name returns. An empty name leaves
 // it out. By default it is the key itself. With SpanKey the status of a span that failed says
-// only how (lock.outcome), because the text of an error names the key.
+// only how (lock.outcome), because the text of an error names the key: so keys that name people stay out
+// of traces.
 func SpanKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.spanKey = name; return notNil("SpanKey", name == nil) })
 }

@@ -57,27 +57,6 @@ func ExampleNew() {
 	// mongolock_leases_held 0
 }
 
-// The label is the part of a key before its first colon.
-func ExampleKeyLabel() {
-	kind := func(of mongolock.Operation) string {
-		kind, _, _ := strings.Cut(of.Key, ":")
-		return kind
-	}
-	_, err := promlock.New(promlock.KeyLabel(kind))
-	fmt.Println(kind(mongolock.Operation{Key: "order:4711"}), err)
-	// Output: order <nil>
-}
-
-func ExampleBuckets() {
-	_, err := promlock.New(promlock.Buckets(mongolock.OpHold, 1, 10, 60))
-	fmt.Println(err)
-	_, err = promlock.New(promlock.Buckets(mongolock.OpHold, 60, 10))
-	fmt.Println(err)
-	// Output:
-	// <nil>
-	// promlock: Buckets(hold): the bounds must increase
-}
-
 // A monitor of the driver counts the commands that locks send; here to a database that is not there.
 func ExampleCollector_CommandMonitor() {
 	metrics, err := promlock.New()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	gocronlock "github.com/mongolock/mongolock/adapters/gocron"
+	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -109,4 +110,18 @@ func ExampleNewLocker_besideAnother() {
 	// keeps the other release out: true
 	// keeps the other release out: true
 	// <nil>
+}
+
+func ExampleNewElector() {
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	candidate, err := leader.New(client, "jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	elector, err := gocronlock.NewElector(candidate) // for gocron.WithDistributedElector
+	fmt.Println(elector.IsLeader(context.Background()), err)
+	// Output: gocronlock: another host leads <nil>
 }
