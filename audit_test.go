@@ -13,13 +13,14 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestAnAcquireAllThatFailsLeavesNothingBehindWhateverItsMinHold(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		held := acquire(t, newClient(t, b.mem), "b")
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		held := acquire(t, newClient(t, b.Mem), "b")
 		_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b"}, mongolock.MinHold(time.Hour), mongolock.MaxWait(time.Second))
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		synctest.Wait()
@@ -61,9 +62,9 @@ func TestALeaseWhoseDetachFailedGoesOn(t *testing.T) {
 // Two thousand waiters of one process must not storm a store that refuses, and none of them waits
 // for long once it answers.
 func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		keys := fewer.Of(2000)
-		other, c := newClient(t, b.mem), newClient(t, s)
+		other, c := newClient(t, b.Mem), newClient(t, s)
 		for i := range keys {
 			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())
 		}
@@ -73,18 +74,16 @@ func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		var claims atomic.Int64
-		b.hook(func(h *hooks) {
-			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				claims.Add(1)
-				return store.Grant{}, fmt.Errorf("refused (%w)", store.ErrNotApplied)
-			}
+		b.On(lab.Acquire, func(context.Context, *lab.Call) error {
+			claims.Add(1)
+			return fmt.Errorf("refused (%w)", store.ErrNotApplied)
 		})
 		time.Sleep(time.Minute) // virtual: the holders have run out
 		before := claims.Load()
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, claims.Load()-before, int64(2*60+1), "claims in a minute")
 		assert.GreaterOrEqual(t, claims.Load()-before, int64(60), "claims in a minute")
-		b.hook(func(h *hooks) { *h = hooks{} })
+		b.All(nil)
 		start := time.Now()
 		for _, wait := range waits {
 			r := <-wait

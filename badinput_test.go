@@ -2,9 +2,7 @@ package mongolock_test
 
 import (
 	"context"
-	"iter"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,57 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
-
-// A countingStore is a memstore that counts its calls.
-type countingStore struct {
-	mem *memstore.Store
-	n   atomic.Int64
-}
-
-func newCountingStore() *countingStore { return &countingStore{mem: memstore.New()} }
-
-func (s *countingStore) counted() store.Store { s.n.Add(1); return s.mem }
-
-func (s *countingStore) Unwrap() store.Store { return s.mem }
-
-func (s *countingStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	return s.counted().Acquire(ctx, c)
-}
-
-func (s *countingStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	return s.counted().Renew(ctx, batch)
-}
-
-func (s *countingStore) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	return s.counted().Release(ctx, e)
-}
-
-func (s *countingStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	return s.counted().Leave(ctx, key, p, silent)
-}
-
-func (s *countingStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	return s.counted().Transfer(ctx, from, to)
-}
-
-func (s *countingStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
-	return s.counted().Undo(ctx, claim, from)
-}
-
-func (s *countingStore) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
-	return s.counted().Break(ctx, r, reason, now)
-}
-
-func (s *countingStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	return s.counted().Look(ctx, keys)
-}
-
-func (s *countingStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	return s.counted().List(ctx, prefix)
-}
 
 // mustSay fails unless err is an error of this package whose text contains all of want.
 func mustSay(t *testing.T, err error, want ...string) {
@@ -99,7 +49,7 @@ var wrongTerms = map[string]struct {
 func TestAWrongOptionOfAcquireIsNamedWithItsValueAndNothingIsSent(t *testing.T) {
 	for name, wrong := range wrongTerms {
 		t.Run(name, func(t *testing.T) {
-			s := newCountingStore()
+			s := lab.New(memstore.New())
 			client := connect(s, mongolock.WithMargin(2*time.Second))
 			defer client.Close()
 			never := func(context.Context, *mongolock.Lease) error { t.Error("fn ran"); return nil }
@@ -112,7 +62,7 @@ func TestAWrongOptionOfAcquireIsNamedWithItsValueAndNothingIsSent(t *testing.T) 
 			_, err = mongolock.TryDo(t.Context(), client, "k", never, wrong.option)
 			mustSay(t, err, wrong.says...)
 
-			assert.Zero(t, s.n.Load(), "store calls")
+			assert.Zero(t, s.Count(), "store calls")
 		})
 	}
 }
@@ -178,7 +128,7 @@ func TestValuesAtTheLimitsAreAllowed(t *testing.T) {
 }
 
 func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
-	s := newCountingStore()
+	s := lab.New(memstore.New())
 	client := connect(s)
 	defer client.Close()
 	wrong := map[string]string{
@@ -191,7 +141,7 @@ func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
 			t.Run(name+", "+says, func(t *testing.T) { mustSay(t, call(), says) })
 		}
 	}
-	assert.Zero(t, s.n.Load(), "store calls")
+	assert.Zero(t, s.Count(), "store calls")
 }
 
 // callsOf returns a call of each function that takes a key.
@@ -208,18 +158,18 @@ func callsOf(ctx context.Context, c *mongolock.Client, key string) map[string]fu
 }
 
 func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
-	s := newCountingStore()
+	s := lab.New(memstore.New())
 	client := connect(s)
 	defer client.Close()
 	mustSay(t, mongolock.Do(t.Context(), client, "k", nil), "Do: fn is nil")
 	ran, err := mongolock.TryDo(t.Context(), client, "k", nil)
 	mustSay(t, err, "TryDo: fn is nil")
 	assert.False(t, ran)
-	assert.Zero(t, s.n.Load(), "store calls")
+	assert.Zero(t, s.Count(), "store calls")
 }
 
 func TestBreakWithoutAValidReasonIsRefused(t *testing.T) {
-	s := newCountingStore()
+	s := lab.New(memstore.New())
 	client := connect(s)
 	defer client.Close()
 	for reason, says := range map[string]string{
@@ -228,5 +178,5 @@ func TestBreakWithoutAValidReasonIsRefused(t *testing.T) {
 		_, err := client.Break(t.Context(), "k", reason, 0)
 		mustSay(t, err, says)
 	}
-	assert.Zero(t, s.n.Load(), "store calls")
+	assert.Zero(t, s.Count(), "store calls")
 }

@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -23,62 +23,35 @@ const roundTrip = 20 * time.Millisecond
 // A distantStore answers after a round trip, and carries out the call in the middle of it. A
 // notice reaches its listeners after half a round trip.
 type distantStore struct {
-	*hookedStore
-	notified atomic.Int64
-	late     atomic.Int64 // how much later releases arrive: a time.Duration
-	lose     atomic.Bool  // answers to releases get lost
-	deaf     atomic.Bool  // notices do not come
+	*lab.Store
+	late atomic.Int64 // how much later releases arrive: a time.Duration
+	lose atomic.Bool  // answers to releases get lost
+	deaf atomic.Bool  // notices do not come
 }
 
 func newDistantStore(mem *memstore.Store) *distantStore {
-	f := &distantStore{hookedStore: newHookedStore(mem)}
-	f.hook(func(h *hooks) {
-		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-			defer travel()
-			travel()
-			return do()
+	f := &distantStore{Store: lab.New(mem)}
+	for _, op := range []lab.Op{lab.Acquire, lab.Look, lab.Notify} {
+		f.On(op, lab.Slow(roundTrip/2, roundTrip/2))
+	}
+	f.On(lab.Release, func(_ context.Context, call *lab.Call) error {
+		time.Sleep(time.Duration(f.late.Load())) // virtual: a slow network
+		travel()
+		defer travel()
+		err := call.Do()
+		if f.lose.Load() {
+			return errNet
 		}
-		h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-			defer travel()
-			travel()
-			return do()
-		}
-		h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-			time.Sleep(time.Duration(f.late.Load())) // virtual: a slow network
-			travel()
-			defer travel()
-			answer, err := do()
-			if f.lose.Load() {
-				return store.Ended{}, errNet
-			}
-			return answer, err
-		}
+		return err
 	})
+	f.Heard = func(n store.Notice) bool {
+		travel()
+		return n.Kind == "" || !f.deaf.Load()
+	}
 	return f
 }
 
 func travel() { time.Sleep(roundTrip / 2) } // virtual: one way
-
-func (f *distantStore) Notify(ctx context.Context, all ...store.Notice) error {
-	f.notified.Add(1)
-	travel()
-	defer travel()
-	return f.mem.Notify(context.WithoutCancel(ctx), all...)
-}
-
-func (f *distantStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
-	return func(yield func(store.Notice, error) bool) {
-		for n, err := range f.mem.Watch(ctx, of) {
-			travel()
-			if n.Kind != "" && f.deaf.Load() {
-				continue
-			}
-			if !yield(n, err) {
-				return
-			}
-		}
-	}
-}
 
 // A rivalry is two processes, one of which waits for the key that the other holds.
 type rivalry struct {
@@ -95,7 +68,7 @@ func newRivalry(t *testing.T) *rivalry {
 
 // handOver lets one hold the key for a while and release it. It returns how long it then takes
 // until two has the key, and how many notices the release took.
-func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, notices int64) {
+func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, notices int) {
 	t.Helper()
 	l := acquire(t, r.one, "k")
 	wait := inBackground(t.Context(), r.two, "k")
@@ -104,13 +77,13 @@ func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, noti
 	if while != nil {
 		while()
 	}
-	before, start := r.near.notified.Load(), time.Now()
+	before, start := r.near.Count(lab.Notify), time.Now()
 	_ = l.Release()
 	got := <-wait
 	require.NoError(t, got.err)
 	took = got.when.Sub(start)
 	time.Sleep(time.Second) // virtual: what is sent in the background is sent
-	notices = r.near.notified.Load() - before
+	notices = r.near.Count(lab.Notify) - before
 	release(t, got.lease)
 	return took, notices
 }
@@ -120,24 +93,24 @@ func TestAHandOverTakesTwoTripsOnceItIsKnownThatOthersWait(t *testing.T) {
 		r := newRivalry(t)
 		took, notices := r.handOver(t, nil)
 		assert.Equal(t, 3*roundTrip, took, "where nobody could know: the release, the notice, the claim")
-		assert.EqualValues(t, 1, notices)
+		assert.Equal(t, 1, notices)
 		for range 3 {
-			r.far.reset()
+			claims := r.far.Count(lab.Acquire)
 			took, notices = r.handOver(t, nil)
 			assert.Equal(t, 2*roundTrip, took, "where the last release found that others wait: the notice and the claim")
-			assert.EqualValues(t, 1, notices)
-			assert.LessOrEqual(t, r.far.count("acquire"), 3, "claims: on arrival, on the notice")
+			assert.Equal(t, 1, notices)
+			assert.LessOrEqual(t, r.far.Count(lab.Acquire)-claims, 3, "claims: on arrival, on the notice")
 		}
-		assert.Zero(t, r.far.notified.Load(), "notices of the one that nobody waits for")
+		assert.Zero(t, r.far.Count(lab.Notify), "notices of the one that nobody waits for")
 
 		release(t, acquire(t, r.one, "k"))
 		time.Sleep(time.Second) // virtual: what is sent in the background is sent
-		before := r.near.notified.Load()
+		before := r.near.Count(lab.Notify)
 		for range 10 {
 			release(t, acquire(t, r.one, "k"))
 		}
 		time.Sleep(time.Second) // virtual: as above
-		assert.Equal(t, before, r.near.notified.Load(), "notices where nobody waits any more, but for one")
+		assert.Equal(t, before, r.near.Count(lab.Notify), "notices where nobody waits any more, but for one")
 	})
 }
 
@@ -146,7 +119,7 @@ func TestARenewalTellsThatOthersWait(t *testing.T) {
 		r := newRivalry(t)
 		took, notices := r.handOver(t, func() { time.Sleep(15 * time.Second) }) // virtual: until after a renewal
 		assert.Equal(t, 2*roundTrip, took)
-		assert.EqualValues(t, 1, notices)
+		assert.Equal(t, 1, notices)
 	})
 }
 
@@ -155,10 +128,10 @@ func TestNoReleaseIsAnnouncedEarlyLongAfterOthersHaveWaited(t *testing.T) {
 		r := newRivalry(t)
 		r.handOver(t, nil)
 		time.Sleep(10 * time.Second) // virtual: it is long ago
-		before := r.near.notified.Load()
+		before := r.near.Count(lab.Notify)
 		release(t, acquire(t, r.one, "k"))
 		time.Sleep(time.Second) // virtual: what is sent in the background is sent
-		assert.Equal(t, before, r.near.notified.Load())
+		assert.Equal(t, before, r.near.Count(lab.Notify))
 	})
 }
 
@@ -238,10 +211,10 @@ func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
 			r.near.late.Store(int64(200 * time.Millisecond))
 			took, notices := r.handOver(t, func() {
 				r.far.deaf.Store(true)
-				time.AfterFunc(at, func() { _ = r.far.mem.Notify(context.WithoutCancel(t.Context()), store.Notice{}) })
+				time.AfterFunc(at, func() { _ = r.far.Mem.Notify(context.WithoutCancel(t.Context()), store.Notice{}) })
 			})
 			assert.LessOrEqual(t, took, 700*time.Millisecond, "with a feed that is opened %v after the release was sent", at)
-			assert.EqualValues(t, 1, notices)
+			assert.Equal(t, 1, notices)
 		})
 	}
 }
@@ -254,16 +227,14 @@ func TestAWaiterThatWasToldOfAReleaseThatFailedIsServedWhenItSucceeds(t *testing
 		var served time.Time
 		took, _ := r.handOver(t, func() {
 			fails, until := errors.Join(store.ErrNotApplied, errNet), time.Now().Add(12*time.Second)
-			r.near.hook(func(h *hooks) {
-				h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-					travel()
-					defer travel()
-					if time.Now().Before(until) {
-						return store.Ended{}, fails
-					}
-					served = time.Now()
-					return do()
+			r.near.On(lab.Release, func(_ context.Context, call *lab.Call) error {
+				travel()
+				defer travel()
+				if time.Now().Before(until) {
+					return fails
 				}
+				served = time.Now()
+				return call.Do()
 			})
 		})
 		assert.NotZero(t, served)

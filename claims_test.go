@@ -8,22 +8,23 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/claims"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 )
 
 // Package internal/test/system tests the same claims on a server.
 func TestEveryClaimHoldsInMemory(t *testing.T) {
 	claims.Run(t, func(t *testing.T, _ claims.Need, holds func(*testing.T, claims.Env)) {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) { holds(t, inMemory(t, b, s)) })
 	})
 }
 
 // inMemory is the environment of a bubble, where nothing happens later than it is due.
-func inMemory(t *testing.T, b *hookedStore, s store.Store) claims.Env {
+func inMemory(t *testing.T, b *lab.Store, s store.Store) claims.Env {
 	never := func() time.Duration { return 0 }
 	return claims.Env{
 		Client: func(opts ...mongolock.ClientOption) *mongolock.Client { return newClient(t, s, opts...) },
-		Delete: func(key string) { b.mem.Delete(key) },
+		Delete: func(key string) { b.Mem.Delete(key) },
 		Records: func() (n int) {
 			for _, err := range b.List(t.Context(), "") {
 				assert.NoError(t, err)
@@ -32,8 +33,8 @@ func inMemory(t *testing.T, b *hookedStore, s store.Store) claims.Env {
 			return n
 		},
 		Sent: func() int {
-			defer b.reset()
-			return b.total()
+			defer b.Reset()
+			return b.Count()
 		},
 		TTL:      30 * time.Second,
 		Before:   func(d time.Duration) time.Duration { return d - 1 },

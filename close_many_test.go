@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,41 +13,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 const linkTrip = 20 * time.Millisecond
 
-// A linkStore is a store behind a link of 20 ms. It counts the calls of each kind, and how many
-// releases were under way at a time.
+// A linkStore is a store behind a link of 20 ms. It counts how many releases were under way at a time.
 type linkStore struct {
-	*hookedStore
+	*lab.Store
 	busy, most atomic.Int64
 }
 
-func (s *linkStore) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	for now, most := s.busy.Add(1), s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); {
-		most = s.most.Load()
-	}
-	defer s.busy.Add(-1)
-	if err := trip(ctx); err != nil {
-		s.called("release")
-		return store.Ended{}, err
-	}
-	return s.hookedStore.Release(ctx, e)
-}
-
-func (s *linkStore) Notify(ctx context.Context, all ...store.Notice) error {
-	s.called("notify")
-	if err := trip(ctx); err != nil {
-		return err
-	}
-	return s.mem.Notify(ctx, all...)
-}
-
-func (s *linkStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
-	return s.mem.Watch(ctx, of)
+// releases has a hook decide about releases that have come over the link; nil makes them.
+func (s *linkStore) releases(h lab.Hook) {
+	s.On(lab.Release, func(ctx context.Context, call *lab.Call) error {
+		for now, most := s.busy.Add(1), s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); {
+			most = s.most.Load()
+		}
+		defer s.busy.Add(-1)
+		if err := trip(ctx); err != nil {
+			return err
+		}
+		if h != nil {
+			return h(ctx, call)
+		}
+		return call.Do()
+	})
 }
 
 func trip(ctx context.Context) error {
@@ -60,7 +52,17 @@ func trip(ctx context.Context) error {
 	}
 }
 
-func newLinkStore() *linkStore { return &linkStore{hookedStore: newHookedStore(memstore.New())} }
+func newLinkStore() *linkStore {
+	s := &linkStore{Store: lab.New(memstore.New())}
+	s.releases(nil)
+	s.On(lab.Notify, func(ctx context.Context, call *lab.Call) error {
+		if err := trip(ctx); err != nil {
+			return err
+		}
+		return call.Do()
+	})
+	return s
+}
 
 // hold takes n keys.
 func hold(t *testing.T, c *mongolock.Client, n int, opts ...mongolock.AcquireOption) []*mongolock.Lease {
@@ -74,7 +76,7 @@ func hold(t *testing.T, c *mongolock.Client, n int, opts ...mongolock.AcquireOpt
 
 func (s *linkStore) taken(t *testing.T) (n int) {
 	t.Helper()
-	for status, err := range s.mem.List(context.WithoutCancel(t.Context()), "") {
+	for status, err := range s.Mem.List(context.WithoutCancel(t.Context()), "") {
 		require.NoError(t, err)
 		if !status.Free() {
 			n++
@@ -93,13 +95,13 @@ func TestCloseReleasesSixtyFourLeasesAtATime(t *testing.T) {
 					s := newLinkStore()
 					c := newClient(t, s)
 					hold(t, c, test.leases, opts...)
-					s.reset()
+					s.Reset()
 					start, took := time.Now(), time.Second+time.Duration(test.trips)*linkTrip
 					assert.NoError(t, c.Close())
 					tookBetween(t, start, took, took)
 					assert.Zero(t, s.taken(t), "keys that are taken")
-					assert.Equal(t, test.leases, s.count("release"))
-					assert.Equal(t, test.leases, s.total(), "calls")
+					assert.Equal(t, test.leases, s.Count(lab.Release))
+					assert.Equal(t, test.leases, s.Count(), "calls")
 				})
 			})
 		}
@@ -110,11 +112,11 @@ func TestCloseReleasesSixtyFourLeasesAtATime(t *testing.T) {
 func loseAll(t *testing.T, s *linkStore) {
 	t.Helper()
 	leases := hold(t, newClient(t, s), 5_000)
-	renewalsFail(s.hookedStore, errNet)
+	s.On(lab.Renew, lab.Fail(errNet))
 	for _, l := range leases {
 		<-l.Done()
 	}
-	s.reset()
+	s.Reset()
 }
 
 // A server that was too slow to renew them is too slow for all their releases at a time.
@@ -125,7 +127,7 @@ func TestThousandsOfLostLeasesAreGivenBackFourAtATime(t *testing.T) {
 		time.Sleep(time.Minute) // virtual: all are given back
 		assert.Zero(t, s.taken(t))
 		assert.EqualValues(t, 4, s.most.Load(), "at a time")
-		assert.Equal(t, 5_000, s.count("release"))
+		assert.Equal(t, 5_000, s.Count(lab.Release))
 	})
 }
 
@@ -133,19 +135,16 @@ func TestThousandsOfLostLeasesAreGivenBackFourAtATime(t *testing.T) {
 func TestLostLeasesThatRanOutAreLeftToThemselvesWhileReleasesFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
-		s.hook(func(h *hooks) {
-			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, untilDone(ctx)
-			}
-		})
+		s.releases(lab.Hang)
 		loseAll(t, s)
 		time.Sleep(time.Minute) // virtual
-		assert.LessOrEqual(t, s.count("release"), 50, "four and some repetitions every five seconds, for a TTL")
-		s.hook(func(h *hooks) { h.release, h.renew = nil, nil })
+		assert.LessOrEqual(t, s.Count(lab.Release), 50, "four and some repetitions every five seconds, for a TTL")
+		s.releases(nil)
+		s.On(lab.Renew, nil)
 		late := acquire(t, newClient(t, s), "another", mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
 		<-late.Done()
 		time.Sleep(5 * time.Second) // virtual
-		mustBeFree(t, s.mem, "another")
+		mustBeFree(t, s.Mem, "another")
 	})
 }
 
@@ -153,13 +152,9 @@ func TestFailedReleasesAreRepeatedSixteenAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
 		leases := mongolock.Leases(hold(t, newClient(t, s), 1000))
-		s.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errNet
-			}
-		})
+		s.releases(lab.Fail(errNet))
 		assert.ErrorIs(t, leases.Release(), errNet)
-		s.hook(func(h *hooks) { h.release = nil })
+		s.releases(nil)
 		s.most.Store(0)
 		time.Sleep(10 * time.Second) // virtual
 		assert.Zero(t, s.taken(t))
@@ -173,18 +168,14 @@ func TestReleasesAreNotRepeatedOnceTheirLeasesRanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
 		leases := hold(t, newClient(t, s), 1000, mongolock.TTL(30*time.Second))
-		s.hook(func(h *hooks) {
-			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, untilDone(ctx)
-			}
-		})
+		s.releases(lab.Hang)
 		for _, l := range leases {
 			go func() { assert.Error(t, l.Release()) }()
 		}
 		time.Sleep(40 * time.Second) // virtual: a TTL, and what was under way then
-		s.reset()
+		s.Reset()
 		time.Sleep(10 * time.Minute) // virtual
-		assert.Zero(t, s.count("release"))
+		assert.Zero(t, s.Count(lab.Release))
 		for _, l := range leases {
 			assert.NoError(t, l.Release(), "it ran out")
 		}
@@ -194,19 +185,19 @@ func TestReleasesAreNotRepeatedOnceTheirLeasesRanOut(t *testing.T) {
 func TestCloseWakesTheWaitersOfManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
-		c, other := newClient(t, s), newClient(t, s.mem)
+		c, other := newClient(t, s), newClient(t, s.Mem)
 		hold(t, c, 1000)
 		var waits []<-chan result
 		for i := range 100 {
 			waits = append(waits, inBackground(t.Context(), other, fmt.Sprint("key-", 10*i)))
 		}
 		time.Sleep(5 * time.Second) // they stand in line, and sleep
-		s.reset()
+		s.Reset()
 		start := time.Now()
 		assert.NoError(t, c.Close())
-		assert.Equal(t, 1000, s.count("release"))
-		assert.Equal(t, 100, s.count("notify"))
-		assert.Equal(t, 1100, s.total(), "calls")
+		assert.Equal(t, 1000, s.Count(lab.Release))
+		assert.Equal(t, 100, s.Count(lab.Notify))
+		assert.Equal(t, 1100, s.Count(), "calls")
 		for _, w := range waits {
 			r := <-w
 			require.NoError(t, r.err)
@@ -219,23 +210,21 @@ func TestCloseWakesTheWaitersOfManyKeys(t *testing.T) {
 func TestCloseFreesTheOtherKeysWhileOneRecordIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
-		s.hook(func(h *hooks) {
-			h.release = func(ctx context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-				if r.Key == "key-500" {
-					return store.Ended{}, untilDone(ctx)
-				}
-				return do()
+		s.releases(func(ctx context.Context, call *lab.Call) error {
+			if call.Key == "key-500" {
+				return lab.Hang(ctx, nil)
 			}
+			return call.Do()
 		})
 		c := newClient(t, s)
 		hold(t, c, 3000)
-		s.reset()
+		s.Reset()
 		start := time.Now()
 		time.AfterFunc(time.Second+48*linkTrip, func() { assert.Equal(t, 1, s.taken(t), "keys that are taken") })
 		err := c.Close()
 		tookBetween(t, start, 6*time.Second, 6*time.Second)
 		assert.Equal(t, 1, s.taken(t), "keys that are taken")
-		assert.Equal(t, 3001, s.count("release"), "one of them twice")
+		assert.Equal(t, 3001, s.Count(lab.Release), "one of them twice")
 		assert.ErrorContains(t, err, `"key-500"`)
 		joined, ok := err.(interface{ Unwrap() []error })
 		require.True(t, ok)
@@ -249,18 +238,16 @@ func TestReleasesWhoseRepliesAreLostAreRepeated(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newLinkStore()
 				var lost sync.Map
-				s.hook(func(h *hooks) {
-					h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-						if _, again := lost.LoadOrStore(r.Key, true); again {
-							return do()
-						}
-						if apply {
-							_, _ = do()
-						}
-						return store.Ended{}, errNet
+				s.releases(func(_ context.Context, call *lab.Call) error {
+					if _, again := lost.LoadOrStore(call.Key, true); again {
+						return call.Do()
 					}
+					if apply {
+						_ = call.Do()
+					}
+					return errNet
 				})
-				c, other := newClient(t, s), newClient(t, s.mem)
+				c, other := newClient(t, s), newClient(t, s.Mem)
 				hold(t, c, 100)
 				wait := inBackground(t.Context(), other, "key-7")
 				time.Sleep(5 * time.Second)
@@ -282,7 +269,7 @@ func TestTheReleaseOfManyLeasesTellsWhichAreGone(t *testing.T) {
 		s := newLinkStore()
 		c := newClient(t, s)
 		leases := hold(t, c, 100)
-		require.NoError(t, s.mem.Break(t.Context(), store.Ref{Key: "key-3", ID: leases[3].ID(), Mode: store.Exclusive}, "by hand", true))
+		require.NoError(t, s.Mem.Break(t.Context(), store.Ref{Key: "key-3", ID: leases[3].ID(), Mode: store.Exclusive}, "by hand", true))
 		err := mongolock.Leases(leases).Release()
 		assert.ErrorIs(t, err, mongolock.ErrLost)
 		assert.ErrorContains(t, err, `"key-3"`)

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
 		for i := range 100 {
@@ -39,14 +40,14 @@ func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
 			assert.ErrorIs(t, l.Err(), mongolock.ErrClosed)
 			release(t, l)
 		}
-		b.reset()
+		b.Reset()
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.total(), "commands after Close")
+		assert.Zero(t, b.Count(), "commands after Close")
 	})
 }
 
 func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		time.AfterFunc(100*time.Millisecond, func() { release(t, l) })
@@ -57,7 +58,7 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 }
 
 func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ticket := detach(t, acquire(t, c, "k2"))
@@ -68,7 +69,7 @@ func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		b.reset()
+		b.Reset()
 		_, errAcquire := c.Acquire(t.Context(), "k")
 		_, errTry := c.TryAcquire(t.Context(), "k")
 		_, errInspect := c.Inspect(t.Context(), "k")
@@ -85,13 +86,13 @@ func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, call)
 		}
 		assert.NoError(t, c.Shutdown(t.Context()))
-		assert.Zero(t, b.total(), "commands")
+		assert.Zero(t, b.Count(), "commands")
 	})
 }
 
 func TestCloseEndsWaitsAtOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		acquire(t, newClient(t, b.mem), "k")
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		acquire(t, newClient(t, b.Mem), "k")
 		for _, opts := range [][]mongolock.ClientOption{nil, {mongolock.WithoutFeed()}} {
 			c := newClient(t, s, opts...)
 			var waits []<-chan result
@@ -114,14 +115,8 @@ func TestCloseEndsWaitsAtOnce(t *testing.T) {
 func TestCloseWhileAClaimIsUnderWayLeavesTheKeyFree(t *testing.T) {
 	for _, when := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // before it is applied, and after
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			b.hook(func(h *hooks) {
-				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-					time.Sleep(time.Second)
-					defer time.Sleep(time.Second)
-					return do()
-				}
-			})
+			b := lab.New(memstore.New())
+			b.On(lab.Acquire, lab.Slow(time.Second, time.Second))
 			c := newClient(t, b)
 			wait := inBackground(context.WithoutCancel(t.Context()), c, "k")
 			time.Sleep(when)
@@ -137,7 +132,7 @@ func TestCloseWhileAClaimIsUnderWayLeavesTheKeyFree(t *testing.T) {
 }
 
 func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
 		<-l.Done()
@@ -155,7 +150,7 @@ func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
 
 func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b, mongolock.WithoutFeed())
 		for i := range 50 {
 			acquire(t, c, fmt.Sprint("held-", i))
@@ -163,10 +158,10 @@ func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testin
 		for i := range 10 {
 			inBackground(t.Context(), c, fmt.Sprint("held-", i))
 		}
-		acquire(t, newClient(t, b.mem), "taken")
+		acquire(t, newClient(t, b.Mem), "taken")
 		inBackground(t.Context(), c, "taken")
 		time.Sleep(9 * time.Second)
-		allHang(b)
+		b.All(lab.Hang)
 		inBackground(t.Context(), c, "claimed")
 		time.Sleep(2 * time.Second) // renewals hang too
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -185,15 +180,11 @@ func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testin
 }
 
 func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		acquire(t, c, "k")
-		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errNet
-			}
-		})
-		time.AfterFunc(2*time.Second, func() { b.hook(func(h *hooks) { h.release = nil }) })
+		b.On(lab.Release, lab.Fail(errNet))
+		time.AfterFunc(2*time.Second, func() { b.On(lab.Release, nil) })
 		start := time.Now()
 		assert.NoError(t, c.Close())
 		tookBetween(t, start, 2*time.Second, 6*time.Second)
@@ -202,7 +193,7 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 }
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ctx := l.Context(t.Context())
@@ -228,7 +219,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContextAndCloses(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -23,19 +24,15 @@ func detach(t *testing.T, l *mongolock.Lease) string {
 }
 
 func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ticket := detach(t, l)
-		b.hook(func(h *hooks) {
-			h.transfer = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errNet
-			}
-		})
+		b.On(lab.Transfer, lab.Fail(errNet))
 		_, err := c.Resume(t.Context(), ticket)
 		assert.ErrorIs(t, err, errNet)
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		b.hook(func(h *hooks) { h.transfer = nil })
+		b.On(lab.Transfer, nil)
 		time.Sleep(5 * time.Second) // the clean-up is done
 		resumed, err := c.Resume(t.Context(), ticket)
 		require.NoError(t, err)
@@ -46,15 +43,10 @@ func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
 }
 
 func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		ticket := detach(t, acquire(t, c, "k"))
-		b.hook(func(h *hooks) {
-			h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				_, _ = do()
-				return store.Grant{}, errNet
-			}
-		})
+		b.On(lab.Transfer, lab.LoseReply(errNet))
 		_, err := c.Resume(t.Context(), ticket)
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(time.Second)
@@ -63,12 +55,12 @@ func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
 }
 
 func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
-		renewalsFail(b, errNet)
+		b.On(lab.Renew, lab.Fail(errNet))
 		_, err := l.Detach(t.Context())
 		assert.ErrorIs(t, err, errNet)
-		b.hook(func(h *hooks) { h.renew = nil })
+		b.On(lab.Renew, nil)
 		time.Sleep(time.Hour)
 		assert.NoError(t, l.Err())
 		release(t, l)
@@ -78,10 +70,10 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 }
 
 func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
-		renewalsFail(b, errNet)
-		operator := newClient(t, b.mem)
+		b.On(lab.Renew, lab.Fail(errNet))
+		operator := newClient(t, b.Mem)
 		wait := inBackground(t.Context(), operator, "k")
 		synctest.Wait()
 		start := time.Now()
@@ -90,7 +82,7 @@ func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
 		tookBetween(t, start, 5*time.Second, 5*time.Second)
 		assert.NoError(t, (<-wait).err)
 		tookBetween(t, start, 5*time.Second, 5100*time.Millisecond)
-		b.hook(func(h *hooks) { h.renew = nil })
+		b.On(lab.Renew, nil)
 		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
 	})
 }
@@ -103,7 +95,7 @@ func TestBreakDoesNotWaitForAKeptKey(t *testing.T) {
 		"meanwhile":      func(l *mongolock.Lease) { time.AfterFunc(time.Second, func() { _ = l.Release() }) },
 		"as it was told": func(l *mongolock.Lease) {},
 	} {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 			released(acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour)))
 			mustBeHeld(t, b, "k")
 			start := time.Now()
@@ -120,17 +112,15 @@ func TestBreakDoesNotWaitForAKeptKey(t *testing.T) {
 func TestBreakIsNotMisledByAnotherShardsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		b := newHookedStore(mem)
+		b := lab.New(mem)
 		l := acquire(t, newClient(t, mem), "k", mongolock.TTL(30*time.Second))
 		var looks atomic.Int32 // the last one may come beside the end
-		b.hook(func(h *hooks) {
-			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-				all, err := do()
-				if looks.Add(1) > 1 {
-					all[0].Now = all[0].Now.Add(time.Hour)
-				}
-				return all, err
+		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			if looks.Add(1) > 1 {
+				call.Statuses[0].Now = call.Statuses[0].Now.Add(time.Hour)
 			}
+			return err
 		})
 		_, err := newClient(t, b).Break(t.Context(), "k", "why", 15*time.Second)
 		require.NoError(t, err)
@@ -140,9 +130,9 @@ func TestBreakIsNotMisledByAnotherShardsClock(t *testing.T) {
 }
 
 func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}
-		_, err := b.mem.Acquire(t.Context(), dead)
+		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)
 		c := newClient(t, s)
 		broken, err := c.Break(t.Context(), "k", "why", -1)

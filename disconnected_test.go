@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,33 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 var errDisconnected = fmt.Errorf("client is disconnected (%w; %w)", store.ErrDisconnected, store.ErrNotApplied)
-
-// A disconnectableStore refuses every call once it is disconnected while its client is in use.
-type disconnectableStore struct {
-	store.Store
-	disconnected atomic.Bool
-	claims       atomic.Int32
-}
-
-func (s *disconnectableStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	s.claims.Add(1)
-	if s.disconnected.Load() {
-		return store.Grant{}, errDisconnected
-	}
-	return s.Store.Acquire(ctx, c)
-}
-
-func (s *disconnectableStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	if s.disconnected.Load() {
-		return nil, errDisconnected
-	}
-	return s.Store.Look(ctx, keys)
-}
 
 func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,8 +27,8 @@ func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
 		lease, err := holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute))
 		require.NoError(t, err)
 
-		s := &disconnectableStore{Store: mem}
-		client, err := mongolock.NewWithStore(s)
+		s := lab.New(mem)
+		client, err := mongolock.NewWithStore(s, mongolock.WithoutFeed())
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -63,15 +41,16 @@ func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, waits, "a wait ended while the key was held")
-		s.disconnected.Store(true)
-		asked, began := s.claims.Load(), time.Now()
+		s.On(lab.Acquire, lab.Fail(errDisconnected))
+		s.On(lab.Look, lab.Fail(errDisconnected))
+		asked, began := s.Count(lab.Acquire), time.Now()
 		for range cap(waits) {
 			err := <-waits
 			require.ErrorIs(t, err, mongolock.ErrDisconnected)
 			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		}
 		assert.LessOrEqual(t, time.Since(began), 3*time.Minute)
-		assert.LessOrEqual(t, s.claims.Load()-asked, int32(cap(waits)))
+		assert.LessOrEqual(t, s.Count(lab.Acquire)-asked, cap(waits))
 		_, err = client.Acquire(t.Context(), "k")
 		assert.ErrorIs(t, err, mongolock.ErrDisconnected, "a later Acquire")
 		require.NoError(t, lease.Release())

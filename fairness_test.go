@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -47,7 +47,7 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 		for _, section := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond} {
 			for _, feed := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%d workers, %v, feed %v", workers, section, feed), func(t *testing.T) {
-					onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+					onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 						assert.Empty(t, notStarved(t, s, workers, section, feed))
 					})
 				})
@@ -102,26 +102,11 @@ func eightThatLoop(t *testing.T, section time.Duration, near int) (violation str
 
 // newSlowStore returns a store to which each call takes a trip there and a trip back, each
 // between least and three times least.
-func newSlowStore(mem *memstore.Store, least time.Duration) *hookedStore {
-	b := newHookedStore(mem)
-	trip := func() { time.Sleep(least + rand.N(2*least)) }
-	b.hook(func(h *hooks) {
-		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-			trip()
-			defer trip()
-			return do()
-		}
-		h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-			trip()
-			defer trip()
-			return do()
-		}
-		h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-			trip()
-			defer trip()
-			return do()
-		}
-	})
+func newSlowStore(mem *memstore.Store, least time.Duration) *lab.Store {
+	b := lab.New(mem)
+	for _, op := range []lab.Op{lab.Acquire, lab.Release, lab.Look} {
+		b.On(op, trips(least))
+	}
 	return b
 }
 

@@ -10,38 +10,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestAWaiterThatReadItsOwnGhostDoesNotWaitForItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		held := acquire(t, newClient(t, b.mem), "k", mongolock.TTL(10*time.Minute))
+		b := lab.New(memstore.New())
+		held := acquire(t, newClient(t, b.Mem), "k", mongolock.TTL(10*time.Minute))
 		c := newClient(t, struct{ store.Store }{b}, mongolock.TTL(time.Minute)) // without a feed it reads often
 		wait := inBackground(t.Context(), c, "k")
 		time.Sleep(time.Minute) // virtual: it has read the key several times
 		ghosts := 0
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				if g, err := do(); err != nil {
-					return g, err
-				}
-				b.hook(func(h *hooks) { h.acquire = nil })
-				return store.Grant{}, errNet // applied, and the waiter does not know
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			if err := call.Do(); err != nil {
+				return err
 			}
-			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-				all, err := do()
-				if len(all) == 1 && len(all[0].Holders) == 1 && all[0].Holders[0].ID != held.ID() {
-					ghosts++
-				}
-				return all, err
-			}
-			h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
-				time.Sleep(5 * time.Second) // long enough for a read in between
-				return do()
-			}
+			b.On(lab.Acquire, nil)
+			return errNet // applied, and the waiter does not know
 		})
+		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			if len(call.Statuses) == 1 && len(call.Statuses[0].Holders) == 1 && call.Statuses[0].Holders[0].ID != held.ID() {
+				ghosts++
+			}
+			return err
+		})
+		b.On(lab.Undo, lab.Slow(5*time.Second, 0)) // long enough for a read in between
 		release(t, held)
 		freed := time.Now()
 		r := <-wait
@@ -55,25 +51,18 @@ func TestAClaimThatIsNeverAnsweredEndsASecondAfterItsCallerLeft(t *testing.T) {
 	for _, how := range []string{"Acquire", "TryAcquire", "Resume"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newHookedStore(memstore.New())
-				never := func(ctx context.Context, do func() (store.Grant, error)) (store.Grant, error) {
-					if _, err := do(); err != nil {
-						return store.Grant{}, err
+				b := lab.New(memstore.New())
+				never := func(ctx context.Context, call *lab.Call) error {
+					if err := call.Do(); err != nil {
+						return err
 					}
-					<-ctx.Done() // applied, and the reply never comes
-					return store.Grant{}, ctx.Err()
+					return lab.Hang(ctx, call) // applied, and the reply never comes
 				}
 				c := newClient(t, b, mongolock.TTL(time.Minute))
-				ticket, err := acquire(t, newClient(t, b.mem), "k", mongolock.TTL(time.Minute)).Detach(t.Context())
+				ticket, err := acquire(t, newClient(t, b.Mem), "k", mongolock.TTL(time.Minute)).Detach(t.Context())
 				require.NoError(t, err)
-				b.hook(func(h *hooks) {
-					h.acquire = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-						return never(ctx, do)
-					}
-					h.transfer = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-						return never(ctx, do)
-					}
-				})
+				b.On(lab.Acquire, never)
+				b.On(lab.Transfer, never)
 				key := "another"
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
@@ -87,7 +76,7 @@ func TestAClaimThatIsNeverAnsweredEndsASecondAfterItsCallerLeft(t *testing.T) {
 					_, err = c.Resume(ctx, ticket)
 				}
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				rival := newClient(t, b.mem)
+				rival := newClient(t, b.Mem)
 				_, err = rival.TryAcquire(t.Context(), key)
 				require.ErrorIs(t, err, mongolock.ErrHeld, "nothing was applied: this shows nothing")
 				time.Sleep(1100 * time.Millisecond) // virtual: the second, and the clean-up

@@ -12,37 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-type acquireHook = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error)
-
 // unknownOutcomes are the ways in which the outcome of a claim can be unknown.
-var unknownOutcomes = map[string]acquireHook{
-	"applied, reply lost": func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-		_, _ = do()
-		return store.Grant{}, errNet
+var unknownOutcomes = map[string]lab.Hook{
+	"applied, reply lost": lab.LoseReply(errNet),
+	"not applied":         lab.Fail(errNet),
+	"applied late": func(_ context.Context, call *lab.Call) error {
+		call.Late(200 * time.Millisecond)
+		return errNet
 	},
-	"not applied": func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-		return store.Grant{}, errNet
-	},
-	"applied late": func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-		go func() { time.Sleep(200 * time.Millisecond); _, _ = do() }()
-		return store.Grant{}, errNet
-	},
-	"applied, reply never came": func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-		_, _ = do()
-		return store.Grant{}, untilDone(ctx)
+	"applied, reply never came": func(ctx context.Context, call *lab.Call) error {
+		_ = call.Do()
+		return lab.Hang(ctx, nil)
 	},
 }
 
 func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 	for name, outcome := range unknownOutcomes {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 				c := newClient(t, s)
-				b.hook(func(h *hooks) { h.acquire = outcome })
+				b.On(lab.Acquire, outcome)
 				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
 					l, err := ask(t.Context(), "k")
 					require.Nil(t, l, "granted")
@@ -51,7 +45,7 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 					time.Sleep(time.Second)
 					mustBeFree(t, b, "k")
 				}
-				b.hook(func(h *hooks) { h.acquire = nil })
+				b.On(lab.Acquire, nil)
 				l := acquire(t, newClient(t, s), "k")
 				time.Sleep(time.Hour)
 				assert.NoError(t, l.Err(), "a later holder is left alone by the clean-up")
@@ -61,49 +55,41 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 }
 
 func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.hook(func(h *hooks) {
-			h.acquire = unknownOutcomes["applied, reply lost"]
-			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
-		})
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.On(lab.Acquire, unknownOutcomes["applied, reply lost"])
+		b.On(lab.Undo, lab.Fail(errNet))
 		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, errNet)
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(10 * time.Second)
 		mustBeHeld(t, b, "k")
-		b.hook(func(h *hooks) { h.undo = nil })
+		b.On(lab.Undo, nil)
 		time.Sleep(7 * time.Second)
 		mustBeFree(t, b, "k")
-		b.reset()
+		b.Reset()
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.total(), "commands")
+		assert.Zero(t, b.Count(), "commands")
 	})
 }
 
 func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.hook(func(h *hooks) {
-			h.acquire = unknownOutcomes["not applied"]
-			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, nil }
-		})
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.On(lab.Acquire, unknownOutcomes["not applied"])
+		b.On(lab.Undo, lab.Fail(nil)) // not settled
 		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(32 * time.Second)
-		assert.GreaterOrEqual(t, b.count("undo"), 5, "attempts in 30 s")
-		assert.LessOrEqual(t, b.count("undo"), 25, "attempts in 30 s")
-		b.reset()
+		assert.GreaterOrEqual(t, b.Count(lab.Undo), 5, "attempts in 30 s")
+		assert.LessOrEqual(t, b.Count(lab.Undo), 25, "attempts in 30 s")
+		b.Reset()
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.total(), "commands")
+		assert.Zero(t, b.Count(), "commands")
 	})
 }
 
 func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.hook(func(h *hooks) {
-			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
-			}
-		})
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.On(lab.Acquire, lab.Fail(errors.Join(errNet, store.ErrNotApplied)))
 		c := newClient(t, s)
 		_, err := c.TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, errNet)
@@ -111,19 +97,14 @@ func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
 		_, err = c.Acquire(t.Context(), "k") // the first step fails at once
 		assert.ErrorIs(t, err, errNet)
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.count("undo"), "clean-ups")
+		assert.Zero(t, b.Count(lab.Undo), "clean-ups")
 	})
 }
 
 func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	for _, late := range []time.Duration{9 * time.Second, 20 * time.Second, 10 * time.Minute} { // the last: suspended in between
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-			b.hook(func(h *hooks) {
-				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-					defer time.Sleep(late)
-					return do()
-				}
-			})
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+			b.On(lab.Acquire, lab.Slow(0, late))
 			c := newClient(t, s)
 			l, err := c.TryAcquire(t.Context(), "k", mongolock.TTL(10*time.Second))
 			require.Nil(t, l, "granted after %v", late)
@@ -136,15 +117,10 @@ func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 
 func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
-		b.hook(func(h *hooks) {
-			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				time.Sleep(10 * time.Minute) // and only then the command leaves
-				return do()
-			}
-		})
-		next := acquire(t, newClient(t, b.mem), "k")
+		b.On(lab.Renew, lab.Slow(10*time.Minute, 0)) // and only then the command leaves
+		next := acquire(t, newClient(t, b.Mem), "k")
 		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
 		time.Sleep(time.Hour)
 		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
@@ -153,19 +129,19 @@ func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *test
 }
 
 func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c, other := newClient(t, s), newClient(t, s)
 		short := acquire(t, c, "short")
 		long := acquire(t, c, "long", mongolock.TTL(5*time.Minute))
 		waiter := inBackground(t.Context(), other, "long")
 		time.Sleep(time.Minute)
-		allHang(b)
+		b.All(lab.Hang)
 		start := time.Now()
 		_, err := c.TryAcquire(t.Context(), "new")
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		tookBetween(t, start, time.Second, 10*time.Second)
 		time.Sleep(50 * time.Second)
-		b.hook(func(h *hooks) { *h = hooks{} })
+		b.All(nil)
 		assert.ErrorIs(t, short.Err(), mongolock.ErrLost)
 		assert.NoError(t, long.Err())
 		time.Sleep(10 * time.Second)
@@ -177,18 +153,14 @@ func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		acquire(t, newClient(t, b.Mem), "k", mongolock.NoRenewal())
 		c := newClient(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wait, impatient := inBackground(ctx, c, "k"), inBackground(t.Context(), newClient(t, s), "k", mongolock.MaxWait(time.Minute))
 		time.Sleep(time.Second)
-		b.hook(func(h *hooks) {
-			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
-			}
-		})
+		b.On(lab.Acquire, lab.Fail(errors.Join(errNet, store.ErrNotApplied)))
 		err := (<-wait).err
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorIs(t, err, mongolock.ErrHeld)
@@ -200,8 +172,8 @@ func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testin
 }
 
 func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.mem.Put("k", "theirs")
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.Mem.Put("k", "theirs")
 		c := newClient(t, s)
 		_, errTry := c.TryAcquire(t.Context(), "k")
 		_, errWait := c.Acquire(t.Context(), "k")
@@ -215,20 +187,20 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 		here, there := inBackground(t.Context(), c, "k2"), inBackground(t.Context(), newClient(t, s), "k2")
 		also := inBackground(t.Context(), c, "k2")
 		synctest.Wait()
-		b.mem.Put("k2", "theirs")
+		b.Mem.Put("k2", "theirs")
 		for _, w := range []<-chan result{here, there, also} {
 			assert.ErrorIs(t, (<-w).err, mongolock.ErrForeign)
 		}
 		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
-		record, _ := b.mem.Foreign("k2")
+		record, _ := b.Mem.Foreign("k2")
 		assert.Equal(t, "theirs", record)
 	})
 }
 
 // A thousand leases, which end in every way that a lease can end.
 func TestTokensRiseHoweverTheLeasesOfAKeyEnd(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		c := newClient(t, s)
 		var last int64
@@ -244,11 +216,11 @@ func TestTokensRiseHoweverTheLeasesOfAKeyEnd(t *testing.T) {
 			case 0:
 				release(t, l)
 			case 1: // expiry
-				renewalsFail(b, errNet)
+				b.On(lab.Renew, lab.Fail(errNet))
 				<-l.Done()
-				b.hook(func(h *hooks) { h.renew = nil })
+				b.On(lab.Renew, nil)
 			case 2: // deletion by hand
-				b.mem.Delete("k")
+				b.Mem.Delete("k")
 				assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
 			case 3: // hand-over
 				wait := inBackground(t.Context(), c, "k")

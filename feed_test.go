@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -24,7 +26,8 @@ func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newBreakableFeed(newHookedStore(memstore.New()), broken)
+				f := lab.New(memstore.New())
+				f.FailFeed(broken)
 				one, two := newClient(t, f), newClient(t, f)
 				for range 5 {
 					l := acquire(t, one, "k")
@@ -38,7 +41,7 @@ func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
 					release(t, r.lease)
 				}
 				if errors.Is(broken, errors.ErrUnsupported) {
-					assert.Equal(t, 1, f.watched, "calls of Watch on a store without a feed")
+					assert.Equal(t, 1, f.Count(lab.Watch), "calls of Watch on a store without a feed")
 				}
 			})
 		})
@@ -47,15 +50,15 @@ func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
 
 func TestWaitersAreServedWhenTheFeedFailsAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		f := lab.New(memstore.New())
 		one, two := newClient(t, f), newClient(t, f)
 		for range 20 {
 			l := acquire(t, one, "k")
 			wait := inBackground(t.Context(), two, "k")
 			time.Sleep(10 * time.Second)
-			f.failWith(errNet)
+			f.FailFeed(errNet)
 			time.Sleep(7 * time.Second)
-			f.failWith(nil)
+			f.FailFeed(nil)
 			start := time.Now()
 			release(t, l)
 			r := <-wait
@@ -77,21 +80,17 @@ func TestWaitersAreServedWhenTheFeedFailsAndComesBack(t *testing.T) {
 
 func TestAReleaseWhileTheFeedIsBrokenIsSeenWhenItWorksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		f := lab.New(memstore.New())
 		one, two := newClient(t, f), newClient(t, f)
 		l := acquire(t, one, "k")
 		wait := inBackground(t.Context(), two, "k")
 		time.Sleep(10 * time.Second)
-		f.hook(func(h *hooks) { // polls do not help either
-			h.look = func(context.Context, []string, func() ([]store.Status, error)) ([]store.Status, error) {
-				return nil, errNet
-			}
-		})
-		f.failWith(errNet)
+		f.On(lab.Look, lab.Fail(errNet)) // polls do not help either
+		f.FailFeed(errNet)
 		time.Sleep(time.Second)
 		release(t, l)
 		time.Sleep(time.Second)
-		f.failWith(nil)
+		f.FailFeed(nil)
 		back := time.Now()
 		assert.NoError(t, (<-wait).err)
 		tookBetween(t, back, 0, 7*time.Second)
@@ -100,18 +99,25 @@ func TestAReleaseWhileTheFeedIsBrokenIsSeenWhenItWorksAgain(t *testing.T) {
 
 func TestAFlappingFeedIsReopenedWithGrowingPausesAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flappingFeed{hookedStore: newHookedStore(memstore.New())}
-		var text safeText
+		f := lab.New(memstore.New())
+		var lasts atomic.Int64
+		lasts.Store(int64(time.Millisecond))
+		f.On(lab.Watch, func(_ context.Context, call *lab.Call) error {
+			time.AfterFunc(time.Duration(lasts.Load()), func() { f.Cut(errNet) })
+			return call.Do()
+		})
+		f.Heard = func(n store.Notice) bool { return n == store.Notice{} } // it tells only that it is open
+		var text lab.Text
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		logged := func() int { return strings.Count(text.String(), "interrupted") }
-		l := acquire(t, newClient(t, f.mem), "k")
+		l := acquire(t, newClient(t, f.Mem), "k")
 		c := newClient(t, f, mongolock.WithLogger(log))
 		wait := inBackground(t.Context(), c, "k")
 		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, f.watched.Load(), int64(10*60/4+10), "calls of Watch in ten minutes")
-		assert.GreaterOrEqual(t, f.watched.Load(), int64(10*60/7), "calls of Watch in ten minutes")
+		assert.LessOrEqual(t, f.Count(lab.Watch), 10*60/4+10, "calls of Watch in ten minutes")
+		assert.GreaterOrEqual(t, f.Count(lab.Watch), 10*60/7, "calls of Watch in ten minutes")
 		assert.Equal(t, 1, logged(), "log lines")
-		f.lasts.Store(int64(time.Minute)) // the feed works for a minute, so its next failure is logged
+		lasts.Store(int64(time.Minute)) // the feed works for a minute, so its next failure is logged
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 2, logged(), "log lines")
 		start := time.Now()
@@ -125,7 +131,7 @@ func TestAFlappingFeedIsReopenedWithGrowingPausesAndLoggedOnce(t *testing.T) {
 
 func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		f := lab.New(memstore.New())
 		one, two := newClient(t, f), newClient(t, f)
 		for i := 1; i <= 3; i++ {
 			l := acquire(t, one, "k")
@@ -134,7 +140,7 @@ func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 			release(t, l)
 			r := <-wait
 			release(t, r.lease)
-			assert.Equal(t, i, f.watched, "calls of Watch")
+			assert.Equal(t, i, f.Count(lab.Watch), "calls of Watch")
 			time.Sleep(time.Duration(i) * 29 * time.Second) // shorter than the idle time at first, then longer
 			if i == 1 {
 				l := acquire(t, one, "k")
@@ -142,7 +148,7 @@ func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 				time.Sleep(time.Second)
 				release(t, l)
 				release(t, (<-wait).lease)
-				assert.Equal(t, 1, f.watched, "calls of Watch before the feed was idle for long")
+				assert.Equal(t, 1, f.Count(lab.Watch), "calls of Watch before the feed was idle for long")
 				time.Sleep(time.Minute)
 			}
 		}
@@ -151,7 +157,7 @@ func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 
 func TestAClientWithoutTheFeedAnnouncesItsReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHookedStore(memstore.New())
+		s := lab.New(memstore.New())
 		polls, other := newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
 		l := acquire(t, polls, "k")
 		wait := inBackground(t.Context(), other, "k")
@@ -168,8 +174,9 @@ func TestAClientWithoutTheFeedAnnouncesItsReleases(t *testing.T) {
 func TestAClientAnnouncesReleasesOnAFeedThatItCannotWatch(t *testing.T) {
 	const early = 10 * time.Millisecond // a notice beside the release may come before it: then the waiter asks again
 	synctest.Test(t, func(t *testing.T) {
-		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
-		announcer := &announceOnlyStore{Store: f.hookedStore, feed: f.mem}
+		f := lab.New(memstore.New())
+		announcer := lab.New(f.Mem)
+		announcer.On(lab.Watch, lab.Fail(errors.ErrUnsupported))
 		one, two := newClient(t, announcer), newClient(t, f)
 		for i := range 3 {
 			first := acquire(t, two, "k")
@@ -184,10 +191,10 @@ func TestAClientAnnouncesReleasesOnAFeedThatItCannotWatch(t *testing.T) {
 			release(t, r.lease)
 			release(t, (<-again).lease)
 			tookBetween(t, start, 0, early)
-			assert.Equal(t, 1, announcer.watched, "calls of Watch by round %d", i)
+			assert.Equal(t, 1, announcer.Count(lab.Watch), "calls of Watch by round %d", i)
 		}
-		announcer.refuse = true
-		sent := announcer.sent
+		announcer.On(lab.Notify, lab.Fail(errors.ErrUnsupported))
+		sent := announcer.Count(lab.Notify)
 		for range 3 {
 			l := acquire(t, one, "k")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -196,13 +203,13 @@ func TestAClientAnnouncesReleasesOnAFeedThatItCannotWatch(t *testing.T) {
 			release(t, l)
 			synctest.Wait()
 		}
-		assert.Equal(t, sent+1, announcer.sent, "announcements: none follows the refused one")
+		assert.Equal(t, sent+1, announcer.Count(lab.Notify), "announcements: none follows the refused one")
 	})
 }
 
 func TestUncontendedTrafficDoesNotKeepTheFeedOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		f := lab.New(memstore.New())
 		one, two := newClient(t, f), newClient(t, f)
 		for want := 1; want <= 2; want++ {
 			l := acquire(t, one, "k")
@@ -210,7 +217,7 @@ func TestUncontendedTrafficDoesNotKeepTheFeedOpen(t *testing.T) {
 			time.Sleep(time.Second)
 			release(t, l)
 			release(t, (<-wait).lease)
-			assert.Equal(t, want, f.watched, "calls of Watch")
+			assert.Equal(t, want, f.Count(lab.Watch), "calls of Watch")
 			for range 100 {
 				time.Sleep(time.Second)
 				release(t, acquire(t, two, "j"))

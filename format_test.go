@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -53,19 +54,17 @@ func (e *eventLog) Begin(ctx context.Context, op mongolock.Operation) (context.C
 // held and ended; of claims of unknown outcome, which the client cleans up; of others.
 func TestFormattingAClientOrAnEventShowsNoID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, log := newHookedStore(memstore.New()), new(eventLog)
+		b, log := lab.New(memstore.New()), new(eventLog)
 		var ids []string
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				ids = append(ids, c.ID)
-				g, err := do()
-				if c.Key == "unknown" {
-					err = errNet
-				}
-				return g, err
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			ids = append(ids, call.Claim.ID)
+			err := call.Do()
+			if call.Key == "unknown" {
+				err = errNet
 			}
-			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+			return err
 		})
+		b.On(lab.Undo, lab.Fail(errNet))
 		c := newClient(t, b, mongolock.WithObserver(log))
 		held, ended := acquire(t, c, "held"), acquire(t, c, "ended")
 		release(t, ended)

@@ -10,30 +10,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestHandOverIsOneCommand(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k")
 		synctest.Wait()
-		b.reset()
+		b.Reset()
 		release(t, l)
 		r := <-wait
 		require.NoError(t, r.err)
 		require.Greater(t, r.lease.Token(), l.Token())
-		assert.Equal(t, 1, b.count("transfer"), "transfers")
-		assert.Equal(t, 1, b.total(), "commands")
+		assert.Equal(t, 1, b.Count(lab.Transfer), "transfers")
+		assert.Equal(t, 1, b.Count(), "commands")
 		time.Sleep(time.Hour)
 		assert.NoError(t, r.lease.Err(), "the lease is renewed")
 	})
 }
 
 func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		greedy, other := newClient(t, s), newClient(t, s)
 		grants, stop := loop(t, greedy, 4, time.Millisecond)
 		defer stop()
@@ -54,13 +55,13 @@ func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T)
 }
 
 func TestHandOversAreUnlimitedWhileNoOtherClientWaits(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		_, stop := loop(t, c, 2, time.Millisecond)
 		time.Sleep(time.Second)
 		stop()
-		assert.GreaterOrEqual(t, b.count("transfer"), 990, "hand-overs in a second")
-		assert.LessOrEqual(t, b.count("acquire"), 2, "claims in a second")
+		assert.GreaterOrEqual(t, b.Count(lab.Transfer), 990, "hand-overs in a second")
+		assert.LessOrEqual(t, b.Count(lab.Acquire), 2, "claims in a second")
 	})
 }
 
@@ -68,14 +69,8 @@ func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 	const took = 10 * time.Millisecond
 	for _, withSecond := range []bool{true, false} {
 		for offset := -took; offset <= 2*took; offset += took / 4 {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-				b.hook(func(h *hooks) {
-					h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-						time.Sleep(took / 2)
-						defer time.Sleep(took / 2)
-						return do()
-					}
-				})
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+				b.On(lab.Transfer, lab.Slow(took/2, took/2))
 				c := newClient(t, s)
 				l := acquire(t, c, "k")
 				ctx, cancel := context.WithCancel(t.Context())
@@ -111,18 +106,16 @@ func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 
 func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 			c := newClient(t, s)
 			l := acquire(t, c, "k")
 			wait := inBackground(t.Context(), c, "k")
 			synctest.Wait()
-			b.hook(func(h *hooks) {
-				h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-					if applied {
-						_, _ = do()
-					}
-					return store.Grant{}, errNet
+			b.On(lab.Transfer, func(_ context.Context, call *lab.Call) error {
+				if applied {
+					_ = call.Do()
 				}
+				return errNet
 			})
 			err := l.Release()
 			assert.ErrorIs(t, err, errNet)
@@ -141,17 +134,12 @@ func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 
 func TestAHandOverThatArrivesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k", mongolock.TTL(time.Second))
 		synctest.Wait()
-		b.hook(func(h *hooks) {
-			h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				defer time.Sleep(2 * time.Second) // longer than the TTL that it grants
-				return do()
-			}
-		})
+		b.On(lab.Transfer, lab.Slow(0, 2*time.Second)) // longer than the TTL that it grants
 		release(t, l)
 		r := <-wait
 		require.NoError(t, r.err)

@@ -2,9 +2,9 @@ package mongolock_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"strings"
-	"sync"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,14 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
+// errNet is a fault that leaves the outcome of a call unknown.
+var errNet = errors.New("connection reset")
+
 // onHookedStore runs a test in a bubble of virtual time, on a store in memory with hooks.
-func onHookedStore(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
+func onHookedStore(t *testing.T, test func(t *testing.T, b *lab.Store, s store.Store)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		test(t, b, b)
 	})
 }
@@ -61,7 +65,7 @@ func mustBeFree(t *testing.T, s store.Store, key string) {
 
 func isFree(t *testing.T, s store.Store, key string) bool {
 	t.Helper()
-	if b, ok := s.(*hookedStore); ok {
+	if b, ok := s.(*lab.Store); ok {
 		s = b.Store
 	}
 	all, err := s.Look(context.WithoutCancel(t.Context()), []string{key})
@@ -106,20 +110,21 @@ func inBackground(ctx context.Context, c *mongolock.Client, key string, opts ...
 	return ch
 }
 
-// A safeText is a text that several goroutines may write to.
-type safeText struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
+// trips makes each call take least to 3*least, twice.
+func trips(least time.Duration) lab.Hook {
+	return func(_ context.Context, call *lab.Call) error {
+		time.Sleep(least + rand.N(2*least))
+		defer func() { time.Sleep(least + rand.N(2*least)) }()
+		return call.Do()
+	}
 }
 
-func (s *safeText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *safeText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+// standAs puts a place of a dead process into the line of k, in that mode, and returns it.
+func standAs(t *testing.T, mem *memstore.Store, m store.Mode, limit int, id, address string) store.Place {
+	t.Helper()
+	claim := store.Claim{Ref: store.Ref{Key: "k", ID: id, Mode: m}, Limit: limit, TTL: time.Minute, Owner: "dead"}
+	claim.Place = store.NewPlace(m, limit, 1, address)
+	_, err := mem.Acquire(t.Context(), claim)
+	require.ErrorIs(t, err, store.ErrHeld)
+	return claim.Place
 }

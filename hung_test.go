@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,35 +12,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A hungStore is a hostileStore. While it hangs, no call is answered or
-// applied, and its feed is silent.
+// A hungStore answers and applies no call while it hangs, and its feed is silent.
 type hungStore struct {
-	*hostileStore
+	*lab.Store
 	hung atomic.Bool
 }
 
 func newHungStore() *hungStore {
-	s := &hungStore{hostileStore: newHostile(memstore.New())}
-	s.set(func(ctx context.Context, _, _ string, do func()) error {
+	s := &hungStore{Store: lab.New(memstore.New())}
+	hangs := func(ctx context.Context, call *lab.Call) error {
 		if s.hung.Load() {
-			return untilDone(ctx)
+			return lab.Hang(ctx, call)
 		}
-		do()
-		return nil
-	})
-	s.heard = func(store.Notice) (bool, time.Duration, int) { return s.hung.Load(), 0, 1 }
-	return s
-}
-
-func (s *hungStore) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
-	if s.hung.Load() {
-		return func(func(store.Notice, error) bool) { <-ctx.Done() }
+		return call.Do()
 	}
-	return s.hostileStore.Watch(ctx, of)
+	s.All(hangs)
+	s.On(lab.Watch, hangs)
+	s.Heard = func(store.Notice) bool { return !s.hung.Load() }
+	return s
 }
 
 // The cases are what the client has to do with the keys "a" and "b" when the store begins to hang.

@@ -13,18 +13,19 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/onecore"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		for range 20 {
-			renewalsFail(b, errNet)
+			b.On(lab.Renew, lab.Fail(errNet))
 			time.Sleep(18 * time.Second)
-			b.hook(func(h *hooks) { h.renew = nil })
+			b.On(lab.Renew, nil)
 			time.Sleep(15 * time.Second)
 			require.NoError(t, l.Err())
 		}
@@ -32,31 +33,17 @@ func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
 }
 
 func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
-	hang := func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-		return allFail(batch, untilDone(ctx))
-	}
-	lateReply := func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-		time.Sleep(time.Hour) // the renewal ignores its context, and is applied after an hour
-		return do()
-	}
-	refuse := func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-		return allFail(batch, errNet)
-	}
-	for name, renew := range map[string]func(context.Context, []store.Renewal, func() []store.Renewed) []store.Renewed{
-		"hang": hang, "late": lateReply, "refuse": refuse,
+	for name, renew := range map[string]lab.Hook{
+		"hang": lab.Hang, "late": lab.Slow(time.Hour, 0), "refuse": lab.Fail(errNet), // the late one ignores its context
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 				start := time.Now()
 				l := acquire(t, newClient(t, s), "k")
 				ctx := l.Context(t.Context())
-				b.hook(func(h *hooks) {
-					h.renew = renew
-					h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
-						return store.Ended{}, untilDone(ctx)
-					}
-				})
-				rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+				b.On(lab.Renew, renew)
+				b.On(lab.Release, lab.Hang)
+				rival := inBackground(t.Context(), newClient(t, b.Mem), "k")
 				<-l.Done()
 				tookBetween(t, start, 29*time.Second, 29*time.Second)
 				<-ctx.Done()
@@ -77,40 +64,34 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 func TestARenewalThatArrivesAfterTheReleaseHasNoEffect(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			b.hook(func(h *hooks) {
-				h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-					time.Sleep(late) // on its way while the lease is released
-					defer time.Sleep(time.Second)
-					return do()
-				}
-			})
+			b := lab.New(memstore.New())
+			b.On(lab.Renew, lab.Slow(late, time.Second))
 			l := acquire(t, newClient(t, b), "k")
 			time.Sleep(10*time.Second + late/2)
 			release(t, l)
-			next := acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
+			next := acquire(t, newClient(t, b.Mem), "k", mongolock.NoRenewal())
 			granted := time.Now()
 			time.Sleep(2 * time.Minute)
 			assert.ErrorIs(t, l.Err(), mongolock.ErrReleased)
 			assert.ErrorIs(t, next.Err(), mongolock.ErrLost, "the next holder's end")
-			_, err := newClient(t, b.mem).TryAcquire(t.Context(), "k")
+			_, err := newClient(t, b.Mem).TryAcquire(t.Context(), "k")
 			assert.NoError(t, err, "%v after", time.Since(granted))
 		})
 	}
 }
 
 func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
 		for i := range 1000 {
 			leases = append(leases, acquire(t, c, fmt.Sprint(i)))
 			time.Sleep(2 * time.Millisecond) // all within a sixth of the TTL
 		}
-		b.reset()
+		b.Reset()
 		time.Sleep(100 * time.Second)
-		assert.Equal(t, 11, b.count("renew"), "renewals in ten rounds")
-		assert.Equal(t, 11, b.total(), "commands in ten rounds")
+		assert.Equal(t, 11, b.Count(lab.Renew), "renewals in ten rounds")
+		assert.Equal(t, 11, b.Count(), "commands in ten rounds")
 		for _, l := range leases {
 			require.NoError(t, l.Err())
 		}
@@ -118,29 +99,27 @@ func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing
 }
 
 func TestABatchHasAtMostAThousandEntriesAndNamesEachLeaseOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		for i := range 2500 {
 			acquire(t, c, fmt.Sprint(i))
 		}
 		var mu sync.Mutex
 		seen := make(map[string]int)
-		b.hook(func(h *hooks) {
-			h.renew = func(_ context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				mu.Lock()
-				defer mu.Unlock()
-				assert.LessOrEqual(t, len(batch), 1000, "entries of a batch")
-				for _, r := range batch {
-					seen[r.ID]++
-				}
-				return do()
+		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
+			mu.Lock()
+			defer mu.Unlock()
+			assert.LessOrEqual(t, len(call.Batch), 1000, "entries of a call.Batch")
+			for _, r := range call.Batch {
+				seen[r.ID]++
 			}
+			return call.Do()
 		})
 		time.Sleep(11 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
 		assert.Len(t, seen, 2500)
-		assert.Equal(t, 4, b.count("renew"), "commands: a small one tries how fast the store is")
+		assert.Equal(t, 4, b.Count(lab.Renew), "commands: a small one tries how fast the store is")
 		for id, n := range seen {
 			assert.Equal(t, 1, n, "renewals of %s", id)
 		}
@@ -156,21 +135,21 @@ type slowServer struct {
 	sent int        // leases that it was asked to renew
 }
 
-func (s *slowServer) renew(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+func (s *slowServer) renew(ctx context.Context, call *lab.Call) error {
 	s.mu.Lock()
 	if now := time.Now(); s.free.Before(now) {
 		s.free = now
 	}
-	s.free = s.free.Add(time.Duration(len(batch)) * s.each)
-	s.sent += len(batch)
+	s.free = s.free.Add(time.Duration(len(call.Batch)) * s.each)
+	s.sent += len(call.Batch)
 	answer := time.After(time.Until(s.free))
 	s.mu.Unlock()
-	answers := do()
+	_ = call.Do()
 	select {
 	case <-answer:
-		return answers
+		return nil
 	case <-ctx.Done():
-		return allFail(batch, ctx.Err())
+		return ctx.Err()
 	}
 }
 
@@ -181,8 +160,8 @@ func TestASlowServerLosesNoLeaseThatItHasTheTimeToRenew(t *testing.T) {
 		mem, server := memstore.New(), &slowServer{each: 600 * time.Microsecond} // 2.4 s for all
 		var leases []*mongolock.Lease
 		for n := range clients {
-			b := newHookedStore(mem)
-			b.hook(func(h *hooks) { h.renew = server.renew })
+			b := lab.New(mem)
+			b.On(lab.Renew, server.renew)
 			c := newClient(t, b, mongolock.TTL(ttl))
 			for i := range each {
 				leases = append(leases, acquire(t, c, fmt.Sprint(n, "/", i)))
@@ -209,15 +188,13 @@ func TestHalfATTLOfSilenceLosesNoneOfManyLeases(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Cleanup(onecore.Begin())
 			server, start := &slowServer{each: 50 * time.Microsecond}, time.Now()
-			b := newHookedStore(memstore.New())
-			b.hook(func(h *hooks) {
-				h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-					if at := time.Since(start); at >= begin && at < begin+ttl/2 {
-						return allFail(batch, untilDone(ctx))
-					}
-					time.Sleep(2 * time.Millisecond) // virtual: the trip
-					return server.renew(ctx, batch, do)
+			b := lab.New(memstore.New())
+			b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+				if at := time.Since(start); at >= begin && at < begin+ttl/2 {
+					return lab.Hang(ctx, nil)
 				}
+				time.Sleep(2 * time.Millisecond) // virtual: the trip
+				return server.renew(ctx, call)
 			})
 			c := newClient(t, b, mongolock.TTL(ttl))
 			var leases []*mongolock.Lease
@@ -238,8 +215,8 @@ func TestHalfATTLOfSilenceLosesNoneOfManyLeases(t *testing.T) {
 
 func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		slowRenewals(b, 60*time.Millisecond)
+		b := lab.New(memstore.New())
+		b.On(lab.Renew, lab.Slow((60*time.Millisecond)/2, (60*time.Millisecond)/2))
 		c := newClient(t, b)
 		for i := range 20 {
 			acquire(t, c, fmt.Sprint("long", i))
@@ -252,14 +229,12 @@ func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {
 
 func TestAHangingRenewalOfALongLeaseDoesNotCostAShortOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		b.hook(func(h *hooks) {
-			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				if batch[0].TTL > time.Second {
-					return allFail(batch, untilDone(ctx))
-				}
-				return do()
+		b := lab.New(memstore.New())
+		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+			if call.Batch[0].TTL > time.Second {
+				return lab.Hang(ctx, nil)
 			}
+			return call.Do()
 		})
 		c := newClient(t, b)
 		long := acquire(t, c, "long")
@@ -273,8 +248,8 @@ func TestAHangingRenewalOfALongLeaseDoesNotCostAShortOne(t *testing.T) {
 func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			slowRenewals(b, ttl/3-time.Millisecond)
+			b := lab.New(memstore.New())
+			b.On(lab.Renew, lab.Slow((ttl/3-time.Millisecond)/2, (ttl/3-time.Millisecond)/2))
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(ttl))
 			time.Sleep(time.Duration(fewer.Of(2500)) * ttl)
 			assert.NoError(t, l.Err(), "TTL %v", ttl)
@@ -285,14 +260,9 @@ func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 func TestALeaseSurvivesASlowGrantFollowedBySlowRenewals(t *testing.T) {
 	for _, slow := range []time.Duration{time.Second, 4 * time.Second, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			slowRenewals(b, 3*time.Second)
-			b.hook(func(h *hooks) {
-				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-					defer time.Sleep(slow)
-					return do()
-				}
-			})
+			b := lab.New(memstore.New())
+			b.On(lab.Renew, lab.Slow((3*time.Second)/2, (3*time.Second)/2))
+			b.On(lab.Acquire, lab.Slow(0, slow))
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second))
 			time.Sleep(time.Hour)
 			assert.NoError(t, l.Err(), "grant after %v", slow)
@@ -302,14 +272,12 @@ func TestALeaseSurvivesASlowGrantFollowedBySlowRenewals(t *testing.T) {
 
 func TestALeaseWithLittleTimeLeftIsRenewedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
-		b.hook(func(h *hooks) {
-			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				answers := do()
-				answers[0].Left = 5 * time.Second // a store with a stale sample of the clock promises no more
-				return answers
-			}
+		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
+			_ = call.Do()
+			call.Renewed[0].Left = 5 * time.Second // a store with a stale sample of the clock promises no more
+			return nil
 		})
 		time.Sleep(time.Hour)
 		assert.NoError(t, l.Err())
@@ -318,19 +286,17 @@ func TestALeaseWithLittleTimeLeftIsRenewedAtOnce(t *testing.T) {
 
 func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		var mu sync.Mutex
 		underWay := 0
-		b.hook(func(h *hooks) {
-			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				mu.Lock()
-				underWay++
-				assert.Equal(t, 1, underWay, "renewals of the lease under way")
-				mu.Unlock()
-				time.Sleep(time.Millisecond)
-				defer func() { mu.Lock(); underWay--; mu.Unlock() }()
-				return do()
-			}
+		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
+			mu.Lock()
+			underWay++
+			assert.Equal(t, 1, underWay, "renewals of the lease under way")
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			defer func() { mu.Lock(); underWay--; mu.Unlock() }()
+			return call.Do()
 		})
 		l := acquire(t, newClient(t, b), "k")
 		time.Sleep(10 * time.Second) // the keeper's renewal is among them
@@ -342,15 +308,15 @@ func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
 		}
 		wg.Wait()
 		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
-		assert.GreaterOrEqual(t, b.count("renew"), 50, "renewals")
-		assert.LessOrEqual(t, b.count("renew"), 51, "renewals")
+		assert.GreaterOrEqual(t, b.Count(lab.Renew), 50, "renewals")
+		assert.LessOrEqual(t, b.Count(lab.Renew), 51, "renewals")
 	})
 }
 
 func TestARenewalGoesOnWhenItsCallerGivesUp(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
-		slowRenewals(b, 2*time.Second)
+		b.On(lab.Renew, lab.Slow((2*time.Second)/2, (2*time.Second)/2))
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

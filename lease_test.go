@@ -1,7 +1,6 @@
 package mongolock_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,24 +11,25 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestALeaseOfThirtySecondsIsHeldForTwoDays(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		hours := fewer.Of(48)
 		time.Sleep(time.Duration(hours)*time.Hour + time.Second) // not at the moment of a renewal, which may be under way then
 		require.NoError(t, l.Err())
 		// One renewal every third of the TTL, and nothing else.
-		assert.InDelta(t, 360*hours, b.count("renew"), 1, "renewals")
-		assert.Equal(t, b.count("renew")+1, b.total(), "commands")
+		assert.InDelta(t, 360*hours, b.Count(lab.Renew), 1, "renewals")
+		assert.Equal(t, b.Count(lab.Renew)+1, b.Count(), "commands")
 		release(t, l)
-		b.reset()
+		b.Reset()
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.total(), "commands in the hour after the release")
+		assert.Zero(t, b.Count(), "commands in the hour after the release")
 	})
 }
 
@@ -38,14 +38,10 @@ func TestAKeyIsHeldUntilTheTTLIsOverAndFreeAfterIt(t *testing.T) {
 		t.Run(fmt.Sprint("server clock ", shift), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(shift) }))
-				down := newHookedStore(mem) // the holder's connection to the store; releases fail
+				down := lab.New(mem) // the holder's connection to the store; releases fail
 				one, two := newClient(t, down), newClient(t, mem)
 				l := acquire(t, one, "k", mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
-				down.hook(func(h *hooks) {
-					h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-						return store.Ended{}, errNet
-					}
-				})
+				down.On(lab.Release, lab.Fail(errNet))
 				time.Sleep(9 * time.Second)
 				assert.True(t, isOver(l.Done()), "the holder is told one margin before the end")
 				time.Sleep(time.Second - time.Nanosecond)
@@ -82,14 +78,8 @@ func TestAServerClockThatIsAnHourOffDoesNotWeakenExclusion(t *testing.T) {
 
 func TestALeaseWithALongMaxHoldSurvivesASlowGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				g, err := do()
-				time.Sleep(6 * time.Second)
-				return g, err
-			}
-		})
+		b := lab.New(memstore.New())
+		b.On(lab.Acquire, lab.Slow(0, 6*time.Second))
 		l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour))
 		time.Sleep(time.Minute)
 		assert.NoError(t, l.Err())

@@ -14,19 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // claimsTake lets every claim of a store take d, applied in the middle of it.
-func claimsTake(s *hookedStore, d time.Duration) {
-	s.hook(func(h *hooks) {
-		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-			time.Sleep(d / 2)
-			defer time.Sleep(d / 2)
-			return do()
-		}
-	})
+func claimsTake(s *lab.Store, d time.Duration) {
+	s.On(lab.Acquire, lab.Slow(d/2, d/2))
 }
 
 func numbered(n int) (keys []string) {
@@ -50,15 +44,15 @@ func TestAcquireAllAsksForFreeKeysSideBySide(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(test.keys, " ", what), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newHookedStore(memstore.New())
+					s := lab.New(memstore.New())
 					claimsTake(s, linkTrip)
 					c := newClient(t, s)
 					start := time.Now()
 					all, err := mongolock.AcquireAll(t.Context(), c, keys, opts...)
 					require.NoError(t, err)
 					tookBetween(t, start, time.Duration(test.trips)*linkTrip, time.Duration(test.trips)*linkTrip)
-					assert.Equal(t, test.keys, s.count("acquire"))
-					assert.Equal(t, test.keys, s.total(), "calls")
+					assert.Equal(t, test.keys, s.Count(lab.Acquire))
+					assert.Equal(t, test.keys, s.Count(), "calls")
 					for i, l := range all {
 						assert.Equal(t, keys[i], l.Key())
 					}
@@ -72,7 +66,7 @@ func TestAcquireAllAsksForFreeKeysSideBySide(t *testing.T) {
 
 func TestAWrapperIsAskedSideBySideToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHookedStore(memstore.New())
+		s := lab.New(memstore.New())
 		claimsTake(s, linkTrip)
 		wrapped := struct{ *mongolock.Client }{newClient(t, s)}
 		start := time.Now()
@@ -87,8 +81,8 @@ func TestAWrapperIsAskedSideBySideToo(t *testing.T) {
 // holders of that key may wait for them.
 func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHookedStore(memstore.New())
-		one, two := newClient(t, s.mem), newClient(t, s)
+		s := lab.New(memstore.New())
+		one, two := newClient(t, s.Mem), newClient(t, s)
 		held := acquire(t, one, "b")
 		claimsTake(s, linkTrip)
 		got := make(chan error, 1)
@@ -100,47 +94,47 @@ func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
 		}()
 		time.Sleep(2 * linkTrip)
 		synctest.Wait()
-		assert.Equal(t, 2, s.count("release"))
-		mustBeHeld(t, s.mem, "a")
-		mustBeFree(t, s.mem, "c")
-		mustBeFree(t, s.mem, "d")
+		assert.Equal(t, 2, s.Count(lab.Release))
+		mustBeHeld(t, s.Mem, "a")
+		mustBeFree(t, s.Mem, "c")
+		mustBeFree(t, s.Mem, "d")
 		c, err := one.TryAcquire(t.Context(), "c")
 		require.NoError(t, err, "others can have it meanwhile")
 		release(t, c)
-		asked := s.count("acquire")
+		asked := s.Count(lab.Acquire)
 		release(t, held)
 		require.NoError(t, <-got)
 		assert.Len(t, all, 4)
 		assert.NoError(t, all.Err())
-		assert.Equal(t, 3, s.count("acquire")-asked, "b, c and d, one after the other")
+		assert.Equal(t, 3, s.Count(lab.Acquire)-asked, "b, c and d, one after the other")
 	})
 }
 
 func TestAcquireAllBeginsNoMoreClaimsOnceOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHookedStore(memstore.New())
-		acquire(t, newClient(t, s.mem), "key-0000")
+		s := lab.New(memstore.New())
+		acquire(t, newClient(t, s.Mem), "key-0000")
 		claimsTake(s, linkTrip)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := mongolock.AcquireAll(ctx, newClient(t, s), numbered(1000))
 		require.ErrorIs(t, err, mongolock.ErrHeld)
-		assert.LessOrEqual(t, s.count("acquire"), 2*64+5, "those under way, those that begin in that instant, and those of the wait")
+		assert.LessOrEqual(t, s.Count(lab.Acquire), 2*64+5, "those under way, those that begin in that instant, and those of the wait")
 	})
 }
 
 func TestAcquireAllWaitsForKeysThatAreInUseHere(t *testing.T) {
-	for what, use := range map[string]func(t *testing.T, c *mongolock.Client, s *hookedStore){
-		"one is shared": func(t *testing.T, c *mongolock.Client, _ *hookedStore) {
+	for what, use := range map[string]func(t *testing.T, c *mongolock.Client, s *lab.Store){
+		"one is shared": func(t *testing.T, c *mongolock.Client, _ *lab.Store) {
 			l := acquire(t, c, "b", mongolock.Shared())
 			time.AfterFunc(time.Second, func() { _ = l.Release() })
 		},
-		"one is held": func(t *testing.T, c *mongolock.Client, _ *hookedStore) {
+		"one is held": func(t *testing.T, c *mongolock.Client, _ *lab.Store) {
 			l := acquire(t, c, "b")
 			time.AfterFunc(time.Second, func() { _ = l.Release() })
 		},
-		"one is waited for": func(t *testing.T, c *mongolock.Client, s *hookedStore) {
-			l := acquire(t, newClient(t, s.mem), "b")
+		"one is waited for": func(t *testing.T, c *mongolock.Client, s *lab.Store) {
+			l := acquire(t, newClient(t, s.Mem), "b")
 			wait := inBackground(t.Context(), c, "b")
 			time.AfterFunc(time.Second, func() {
 				_ = l.Release()
@@ -151,7 +145,7 @@ func TestAcquireAllWaitsForKeysThatAreInUseHere(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newHookedStore(memstore.New())
+				s := lab.New(memstore.New())
 				c := newClient(t, s)
 				use(t, c, s)
 				start := time.Now()
@@ -169,26 +163,24 @@ func TestAFaultOfOneOfSeveralClaimsLeavesNothing(t *testing.T) {
 	for what, apply := range map[string]bool{"the reply is lost": true, "the request is lost": false} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newHookedStore(memstore.New())
-				s.hook(func(h *hooks) {
-					h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-						if c.Key != "b" {
-							return do()
-						}
-						if apply {
-							_, _ = do()
-						}
-						return store.Grant{}, errNet
+				s := lab.New(memstore.New())
+				s.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+					if call.Key != "b" {
+						return call.Do()
 					}
+					if apply {
+						_ = call.Do()
+					}
+					return errNet
 				})
 				_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b", "c"})
 				require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 				assert.ErrorIs(t, err, errNet)
 				assert.ErrorContains(t, err, `"b"`)
 				synctest.Wait()
-				assert.Equal(t, 1, s.count("undo"))
+				assert.Equal(t, 1, s.Count(lab.Undo))
 				for _, key := range []string{"a", "b", "c"} {
-					mustBeFree(t, s.mem, key)
+					mustBeFree(t, s.Mem, key)
 				}
 			})
 		})
@@ -199,13 +191,8 @@ func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 	for what, opts := range map[string][]mongolock.AcquireOption{"its context ends": nil, "MaxWait is over": {mongolock.MaxWait(time.Second)}} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newHookedStore(memstore.New())
-				s.hook(func(h *hooks) {
-					h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-						defer time.Sleep(1800 * time.Millisecond) // virtual: applied, and answered late
-						return do()
-					}
-				})
+				s := lab.New(memstore.New())
+				s.On(lab.Acquire, lab.Slow(0, 1800*time.Millisecond))
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if len(opts) == 0 {
 					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -218,8 +205,8 @@ func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 				assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "it will be known")
 				tookBetween(t, start, time.Second, time.Second+time.Millisecond)
 				time.Sleep(2 * time.Second) // virtual: until it is answered and given back
-				mustBeFree(t, s.mem, "a")
-				mustBeFree(t, s.mem, "b")
+				mustBeFree(t, s.Mem, "a")
+				mustBeFree(t, s.Mem, "b")
 			})
 		})
 	}
@@ -230,8 +217,8 @@ func TestAnAcquireAllThatGivesUpSaysThatAKeyIsHeld(t *testing.T) {
 	for what, opts := range map[string][]mongolock.AcquireOption{"MaxWait is over": {mongolock.MaxWait(3 * linkTrip / 2)}, "its context ends": nil} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newHookedStore(memstore.New())
-				acquire(t, newClient(t, s.mem), "b")
+				s := lab.New(memstore.New())
+				acquire(t, newClient(t, s.Mem), "b")
 				claimsTake(s, linkTrip)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -244,7 +231,7 @@ func TestAnAcquireAllThatGivesUpSaysThatAKeyIsHeld(t *testing.T) {
 				assert.Equal(t, "b", held.Key)
 				assert.Equal(t, opts == nil, errors.Is(err, context.Canceled))
 				time.Sleep(time.Minute)
-				mustBeFree(t, s.mem, "a")
+				mustBeFree(t, s.Mem, "a")
 			})
 		})
 	}
@@ -252,14 +239,9 @@ func TestAnAcquireAllThatGivesUpSaysThatAKeyIsHeld(t *testing.T) {
 
 // The clean-up of an earlier claim is waited for as long as by Acquire, and keeps no later key from others.
 func TestAcquireAllWaitsForACleanUpInItsTurn(t *testing.T) {
-	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *hookedStore, mend func()) {
+	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *lab.Store, mend func()) {
 		mend()
-		b.hook(func(h *hooks) {
-			h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
-				time.Sleep(8 * time.Second) // virtual: longer than TryAcquire waits for it
-				return do()
-			}
-		})
+		b.On(lab.Undo, lab.Slow(8*time.Second, 0)) // longer than TryAcquire waits for it
 		time.AfterFunc(3*time.Second, func() {
 			mustBeHeld(t, b, "j")
 			mustBeFree(t, b, "l")
@@ -278,16 +260,14 @@ func TestCallersThatMeetOnSeveralKeysDoNotDeadlock(t *testing.T) {
 		var wg sync.WaitGroup
 		start := time.Now()
 		for i := range 6 {
-			s, d := newHookedStore(mem), rand.New(rand.NewPCG(1, uint64(i)))
+			s, d := lab.New(mem), rand.New(rand.NewPCG(1, uint64(i)))
 			var mu sync.Mutex // protects d
-			s.hook(func(h *hooks) {
-				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-					mu.Lock()
-					trip := time.Duration(d.IntN(int(4 * time.Millisecond)))
-					mu.Unlock()
-					time.Sleep(trip) // virtual: the claims of a call arrive in any order
-					return do()
-				}
+			s.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+				mu.Lock()
+				trip := time.Duration(d.IntN(int(4 * time.Millisecond)))
+				mu.Unlock()
+				time.Sleep(trip) // virtual: the claims of a call arrive in any order
+				return call.Do()
 			})
 			c := newClient(t, s)
 			wg.Go(func() {
@@ -309,7 +289,7 @@ func TestCallersThatMeetOnSeveralKeysDoNotDeadlock(t *testing.T) {
 func TestAnObserverSeesEachClaimOfAnAcquireAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOpLog()
-		c := newClient(t, newHookedStore(memstore.New()), mongolock.WithObserver(o))
+		c := newClient(t, lab.New(memstore.New()), mongolock.WithObserver(o))
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 		require.NoError(t, err)
 		assert.NoError(t, all.Release())

@@ -17,6 +17,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/tether"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -43,7 +44,7 @@ func TestAcquireAllTakesEveryKeyAndAnswersInTheOrderGiven(t *testing.T) {
 }
 
 func TestAcquireAllRefusesInvalidArgumentsAndSendsNothing(t *testing.T) {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	c := newClient(t, b)
 	for says, keys := range map[string][]string{
 		"no keys":                nil,
@@ -64,11 +65,11 @@ func TestAcquireAllRefusesInvalidArgumentsAndSendsNothing(t *testing.T) {
 		assert.Nil(t, all)
 		assert.Error(t, err, "an invalid option")
 	}
-	assert.Zero(t, b.count("acquire"), "claims sent")
+	assert.Zero(t, b.Count(lab.Acquire), "claims sent")
 }
 
 func TestAcquireAllReleasesItsKeysIfOneIsNotGranted(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
@@ -115,7 +116,7 @@ func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
 }
 
 func TestAcquireAllFailsWhenALeaseIsLostWhileItWaits(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
@@ -182,7 +183,7 @@ func TestTheTimeOfAcquireAllGrowsWithTheNumberOfKeys(t *testing.T) {
 }
 
 func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -196,7 +197,7 @@ func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
 }
 
 func TestCallersOfAcquireAllWithKeysInCommonDoNotDeadlock(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}}
 		var wg sync.WaitGroup
 		start := time.Now()
@@ -244,22 +245,20 @@ func TestTheContextOfSeveralLeasesEndsWhenAnyOfThemIsLost(t *testing.T) {
 
 func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 		require.NoError(t, err)
-		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-				if r.Key == "a" {
-					return store.Ended{}, errNet
-				}
-				return do()
+		b.On(lab.Release, func(_ context.Context, call *lab.Call) error {
+			if call.Key == "a" {
+				return errNet
 			}
+			return call.Do()
 		})
 		err = all.Release()
 		assert.ErrorIs(t, err, errNet)
 		mustBeFree(t, b, "b")
-		b.hook(func(h *hooks) { h.release = nil })
+		b.On(lab.Release, nil)
 		assert.NoError(t, all.Release())
 		mustBeFree(t, b, "a")
 	})
@@ -267,18 +266,16 @@ func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 
 func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		acquire(t, newClient(t, b), "c")
 		c := newClient(t, b)
 		time.AfterFunc(time.Second, func() {
-			b.mem.Delete("a") // so the lease of "a" is lost
-			b.hook(func(h *hooks) {
-				h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-					if r.Key == "b" {
-						return store.Ended{}, errNet
-					}
-					return do()
+			b.Mem.Delete("a") // so the lease of "a" is lost
+			b.On(lab.Release, func(_ context.Context, call *lab.Call) error {
+				if call.Key == "b" {
+					return errNet
 				}
+				return call.Do()
 			})
 		})
 		_, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"})
@@ -312,7 +309,7 @@ func TestForGivesOneOfSeveralKeysOptionsOfItsOwn(t *testing.T) {
 }
 
 func TestForInTheWrongPlaceIsRefusedAndSendsNothing(t *testing.T) {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	c := newClient(t, b)
 	for says, opts := range map[string][]mongolock.AcquireOption{
 		`For("c"): it is not among the keys`: {mongolock.For("c", mongolock.Shared())},
@@ -327,5 +324,5 @@ func TestForInTheWrongPlaceIsRefusedAndSendsNothing(t *testing.T) {
 	}
 	_, err := c.Acquire(t.Context(), "a", mongolock.For("a", mongolock.Shared()))
 	assert.ErrorContains(t, err, `For("a"): only AcquireAll`)
-	assert.Zero(t, b.total(), "calls")
+	assert.Zero(t, b.Count(), "calls")
 }

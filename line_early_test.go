@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -20,7 +21,7 @@ func TestAReadBetweenAnEarlyNoticeAndTheRelease(t *testing.T) {
 		t.Run(before.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := memstore.New()
-				first, rival := newHostile(mem), newHostile(mem)
+				first, rival := lab.New(mem), lab.New(mem)
 				c := newClient(t, first)
 				gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 				holder := inBackground(t.Context(), c, "k", mongolock.TTL(time.Hour))
@@ -31,11 +32,11 @@ func TestAReadBetweenAnEarlyNoticeAndTheRelease(t *testing.T) {
 				h := <-holder // its grant shows the rival in line
 				require.NoError(t, h.err)
 				time.Sleep(5 * time.Second)
-				first.set(func(_ context.Context, op, _ string, do func()) error {
-					if op == "release" {
+				first.All(func(_ context.Context, call *lab.Call) error {
+					if call.Op == lab.Release {
 						time.Sleep(240 * time.Millisecond) // a slow network
 					}
-					do()
+					_ = call.Do()
 					return nil
 				})
 				require.NoError(t, mem.Notify(t.Context(), store.Notice{})) // as when the feed is opened again
@@ -45,7 +46,7 @@ func TestAReadBetweenAnEarlyNoticeAndTheRelease(t *testing.T) {
 				if l := within(t, "told early", start, w, time.Second); l != nil {
 					release(t, l)
 				}
-				t.Log(rival.all())
+				t.Log(rival.Counts())
 			})
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -31,7 +32,7 @@ func TestGarbagePlaces(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := memstore.New()
-				b := newHostile(mem)
+				b := lab.New(mem)
 				gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 				garbage(t, mem, "g", p)
 				w := inBackground(t.Context(), newClient(t, b), "k")
@@ -41,8 +42,8 @@ func TestGarbagePlaces(t *testing.T) {
 				if l := within(t, "behind garbage", start, w, 121*time.Second); l != nil {
 					release(t, l)
 				}
-				t.Log(b.all())
-				assert.LessOrEqual(t, b.total(), 20)
+				t.Log(b.Counts())
+				assert.LessOrEqual(t, b.Count(), 20)
 			})
 		})
 	}
@@ -57,7 +58,7 @@ func TestAClockThatIsSteppedBack(t *testing.T) {
 					var mu sync.Mutex
 					var off time.Duration
 					mem := memstore.New(memstore.WithClock(func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(off) }))
-					b, b2 := newHostile(mem), newHostile(mem)
+					b, b2 := lab.New(mem), lab.New(mem)
 					gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(3*time.Hour))
 					garbage(t, mem, "g", first)
 					w := inBackground(t.Context(), newClient(t, b), "k")
@@ -80,7 +81,7 @@ func TestAClockThatIsSteppedBack(t *testing.T) {
 						t.Logf("%s served after %v", who, time.Since(start))
 						release(t, r.lease)
 					}
-					t.Log(b.all(), b2.all(), time.Since(start))
+					t.Log(b.Counts(), b2.Counts(), time.Since(start))
 				})
 			})
 		}
@@ -91,7 +92,7 @@ func TestAClockThatIsSteppedBack(t *testing.T) {
 func TestABogusOfferCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		b := newHostile(mem)
+		b := lab.New(mem)
 		acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 		w := newClient(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -100,24 +101,24 @@ func TestABogusOfferCostsLittle(t *testing.T) {
 		all, err := mem.Look(t.Context(), []string{"k"})
 		require.NoError(t, err)
 		p := all[0].Line[0].Place
-		b.reset()
+		b.Reset()
 		for range 1000 {
 			require.NoError(t, mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: p.Address(), Place: p}))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		t.Logf("1000 bogus offers in 10 s: %s", b.all())
-		b.reset()
+		t.Logf("1000 bogus offers in 10 s: %s", b.Counts())
+		b.Reset()
 		require.NoError(t, mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: p.Address(), Place: p}))
 		time.Sleep(5 * time.Second)
-		t.Logf("one bogus offer: %s", b.all())
-		b.reset()
+		t.Logf("one bogus offer: %s", b.Counts())
+		b.Reset()
 		for i := range 100 {
 			require.NoError(t, mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: p.Address(), Place: store.Place(fmt.Sprint("x:", p.Address(), ":", i))}))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		t.Logf("100 offers for places of nobody: %s", b.all())
+		t.Logf("100 offers for places of nobody: %s", b.Counts())
 		cancel()
 		<-wait
 	})
@@ -162,13 +163,8 @@ func TestCloseLeavesNoPlaceOfAClaimUnderWay(t *testing.T) {
 					mem := memstore.New()
 					holder := newClient(t, mem)
 					acquire(t, holder, "k", mongolock.TTL(time.Hour))
-					b := newHostile(mem)
-					b.set(func(_ context.Context, _, _ string, do func()) error {
-						time.Sleep(10 * time.Millisecond)
-						do()
-						time.Sleep(10 * time.Millisecond)
-						return nil
-					})
+					b := lab.New(mem)
+					b.All(lab.Slow(10*time.Millisecond, 10*time.Millisecond))
 					c := newClient(t, b)
 					ctx, cancel := context.WithCancel(t.Context())
 					var opts []mongolock.AcquireOption
@@ -194,7 +190,7 @@ func TestCloseLeavesNoPlaceOfAClaimUnderWay(t *testing.T) {
 					time.Sleep(time.Second)
 					all, _ := mem.Look(t.Context(), []string{"k"})
 					assert.Empty(t, all[0].Line)
-					assert.LessOrEqual(t, b.count("leave"), 1, b.all())
+					assert.LessOrEqual(t, b.Count(lab.Leave), 1, b.Counts())
 					cancel()
 				})
 			})
@@ -206,25 +202,20 @@ func TestCloseLeavesNoPlaceOfAClaimUnderWay(t *testing.T) {
 func TestNothingIsSentAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		b := newHostile(mem)
+		b := lab.New(mem)
 		yielding := newClient(t, mem)
 		release(t, acquire(t, yielding, "other", mongolock.Yielding()))
 		acquire(t, yielding, "k", mongolock.Yielding(), mongolock.TTL(time.Hour))
 		for d := time.Duration(0); d < 30*time.Millisecond; d += time.Millisecond {
 			c := newClient(t, b)
-			b.set(func(_ context.Context, _, _ string, do func()) error {
-				time.Sleep(10 * time.Millisecond)
-				do()
-				time.Sleep(10 * time.Millisecond)
-				return nil
-			})
+			b.All(lab.Slow(10*time.Millisecond, 10*time.Millisecond))
 			w := inBackground(t.Context(), c, "k")
 			time.Sleep(d)
 			_ = c.Close()
-			b.reset()
+			b.Reset()
 			<-w
 			time.Sleep(time.Second)
-			assert.Zero(t, b.total(), "%v %s", d, b.all())
+			assert.Zero(t, b.Count(), "%v %s", d, b.Counts())
 		}
 	})
 }
@@ -233,17 +224,17 @@ func TestNothingIsSentAfterClose(t *testing.T) {
 func TestOneThatPollsBehindADeadLineAsksLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		b := newHostile(mem)
+		b := lab.New(mem)
 		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 		garbage(t, mem, "g", "garbage")
 		w := inBackground(t.Context(), newClient(t, b, mongolock.WithoutFeed()), "k")
 		time.Sleep(10 * time.Second)
 		release(t, gate)
 		time.Sleep(2 * time.Second)
-		b.reset()
+		b.Reset()
 		time.Sleep(80 * time.Second)
-		t.Logf("in 80 s: %s", b.all())
-		assert.LessOrEqual(t, b.total(), 160)
+		t.Logf("in 80 s: %s", b.Counts())
+		assert.LessOrEqual(t, b.Count(), 160)
 		release(t, (<-w).lease)
 	})
 }
@@ -252,26 +243,26 @@ func TestOneThatPollsBehindADeadLineAsksLittle(t *testing.T) {
 func TestOneThatWasPassedAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		slow := newHostile(mem)
-		gate := acquire(t, newClient(t, newHostile(mem)), "k", mongolock.TTL(time.Hour))
+		slow := lab.New(mem)
+		gate := acquire(t, newClient(t, lab.New(mem)), "k", mongolock.TTL(time.Hour))
 		w := inBackground(t.Context(), newClient(t, slow), "k")
 		time.Sleep(2 * time.Second)
-		next := inBackground(t.Context(), newClient(t, newHostile(mem)), "k", mongolock.TTL(time.Hour))
+		next := inBackground(t.Context(), newClient(t, lab.New(mem)), "k", mongolock.TTL(time.Hour))
 		time.Sleep(2 * time.Second)
-		slow.reset()
-		slow.set(func(_ context.Context, op, _ string, do func()) error {
-			if op == "acquire" && slow.count("acquire") == 1 {
+		slow.Reset()
+		slow.All(func(_ context.Context, call *lab.Call) error {
+			if call.Op == lab.Acquire && slow.Count(lab.Acquire) == 1 {
 				time.Sleep(1500 * time.Millisecond)
 			}
 			time.Sleep(time.Millisecond)
-			do()
+			_ = call.Do()
 			return nil
 		})
 		release(t, gate)
 		n := <-next
 		time.Sleep(10 * time.Second)
-		t.Logf("the calls of one that was passed: %s", slow.all())
-		assert.LessOrEqual(t, slow.total(), 3)
+		t.Logf("the calls of one that was passed: %s", slow.Counts())
+		assert.LessOrEqual(t, slow.Count(), 3)
 		release(t, n.lease)
 		release(t, (<-w).lease)
 	})
@@ -286,7 +277,7 @@ func TestNoCallAfterCloseReturned(t *testing.T) {
 		require.NoError(t, err)
 		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Yielding())
 		require.NoError(t, err)
-		b := newHostile(mem)
+		b := lab.New(mem)
 		c, err := mongolock.NewWithStore(b)
 		require.NoError(t, err)
 		done := make(chan struct{})
@@ -298,11 +289,11 @@ func TestNoCallAfterCloseReturned(t *testing.T) {
 			runtime.Gosched()
 		}
 		_ = c.Close()
-		b.reset()
+		b.Reset()
 		<-done
-		if b.total() > 0 {
+		if b.Count() > 0 {
 			late++
-			t.Log(b.all())
+			t.Log(b.Counts())
 		}
 		_ = holder.Close()
 	}
@@ -319,11 +310,11 @@ func TestNoCallUnderTheClientsLock(t *testing.T) {
 		require.NoError(t, err)
 		_, err = holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute), mongolock.Yielding())
 		require.NoError(t, err)
-		b := newHostile(mem)
+		b := lab.New(mem)
 		c, err := mongolock.NewWithStore(b)
 		require.NoError(t, err)
-		b.set(func(_ context.Context, op, _ string, do func()) error {
-			if op == "notify" {
+		b.All(func(_ context.Context, call *lab.Call) error {
+			if call.Op == lab.Notify {
 				free := make(chan struct{})
 				go func() {
 					_ = inside.Look(c, "k") // takes Client.mu
@@ -335,7 +326,7 @@ func TestNoCallUnderTheClientsLock(t *testing.T) {
 					locked++
 				}
 			}
-			do()
+			_ = call.Do()
 			return nil
 		})
 		done := make(chan struct{})

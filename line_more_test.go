@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -29,7 +30,7 @@ func TestOneThatPollsOutsideAFullLineIsServed(t *testing.T) {
 		for i := range store.LineMost {
 			places = append(places, standAs(t, mem, store.Exclusive, 1, fmt.Sprint("dead", i), "dead"))
 		}
-		b := newHostile(mem)
+		b := lab.New(mem)
 		out := inBackground(t.Context(), newClient(t, b, mongolock.WithoutFeed()), "k", mongolock.TTL(time.Hour))
 		time.Sleep(time.Second)
 		for _, p := range places {
@@ -42,8 +43,8 @@ func TestOneThatPollsOutsideAFullLineIsServed(t *testing.T) {
 		var wg sync.WaitGroup
 		var grants atomic.Int64
 		for range 3 {
-			s := newHostile(mem)
-			s.set(trips(5 * time.Millisecond))
+			s := lab.New(mem)
+			s.All(trips(5 * time.Millisecond))
 			c := newClient(t, s)
 			wg.Go(func() {
 				for !over.Load() {
@@ -62,7 +63,7 @@ func TestOneThatPollsOutsideAFullLineIsServed(t *testing.T) {
 			t.Logf("served after %v", r.when.Sub(start))
 			assert.LessOrEqual(t, r.when.Sub(start), 30*time.Second)
 		case <-time.After(10 * time.Minute):
-			t.Errorf("not served in 10 minutes, while the others had %d grants; its calls: %s", grants.Load(), b.all())
+			t.Errorf("not served in 10 minutes, while the others had %d grants; its calls: %s", grants.Load(), b.Counts())
 		}
 		over.Store(true)
 		wg.Wait()
@@ -81,7 +82,7 @@ func TestWaitersThatGiveUpInAnOutageAskLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		holder := newClient(t, mem)
-		b := newHostile(mem)
+		b := lab.New(mem)
 		c := newClient(t, b)
 		const n = 1000
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,22 +93,22 @@ func TestWaitersThatGiveUpInAnOutageAskLittle(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		var under, most atomic.Int64
-		b.set(func(ctx context.Context, op, _ string, _ func()) error {
+		b.All(func(ctx context.Context, _ *lab.Call) error {
 			most.Store(max(most.Load(), under.Add(1)))
 			defer under.Add(-1)
 			time.Sleep(100 * time.Millisecond)
 			return errors.Join(store.ErrNotApplied, errNet)
 		})
-		b.reset()
+		b.Reset()
 		cancel()
 		for _, r := range all {
 			<-r
 		}
 		time.Sleep(time.Minute)
-		t.Logf("in a minute of an outage: %s; at most %d at a time", b.all(), most.Load())
-		assert.LessOrEqual(t, b.total(), 500)
+		t.Logf("in a minute of an outage: %s; at most %d at a time", b.Counts(), most.Load())
+		assert.LessOrEqual(t, b.Count(), 500)
 		assert.LessOrEqual(t, most.Load(), int64(64))
-		b.set(nil)
+		b.All(nil)
 	})
 }
 
@@ -118,13 +119,13 @@ func TestAcquireAllDoesNotOutliveItsContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := memstore.New()
 				acquire(t, newClient(t, mem), "b")
-				b := newHostile(mem)
+				b := lab.New(mem)
 				c := newClient(t, b)
-				b.set(func(ctx context.Context, op, _ string, do func()) error {
-					if op == "release" {
-						return untilDone(ctx)
+				b.All(func(ctx context.Context, call *lab.Call) error {
+					if call.Op == lab.Release {
+						return lab.Hang(ctx, nil)
 					}
-					do()
+					_ = call.Do()
 					return nil
 				})
 				start := time.Now()
@@ -139,7 +140,7 @@ func TestAcquireAllDoesNotOutliveItsContext(t *testing.T) {
 				assert.Error(t, err)
 				t.Logf("%s: returned after %v", how, time.Since(start))
 				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
-				b.set(nil)
+				b.All(nil)
 			})
 		})
 	}
@@ -154,10 +155,10 @@ func TestACrowdUsesAllPermits(t *testing.T) {
 				var over atomic.Bool
 				var wg sync.WaitGroup
 				var inside, grants atomic.Int64
-				var stores []*hostileStore
+				var stores []*lab.Store
 				for range 32 {
-					s := newHostile(mem)
-					s.set(trips(time.Millisecond))
+					s := lab.New(mem)
+					s.All(trips(time.Millisecond))
 					c := newClient(t, s)
 					stores = append(stores, s)
 					wg.Go(func() {
@@ -174,7 +175,7 @@ func TestACrowdUsesAllPermits(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				before := grants.Load()
 				for _, s := range stores {
-					s.reset()
+					s.Reset()
 				}
 				var sum, n int64
 				for range 600 {
@@ -185,7 +186,7 @@ func TestACrowdUsesAllPermits(t *testing.T) {
 				}
 				calls := 0
 				for _, s := range stores {
-					calls += s.total()
+					calls += s.Count()
 				}
 				g := grants.Load() - before
 				t.Logf("section %v: %d grants in 14 s, %.2f of 8 permits in use, %.2f calls a grant", section, g, float64(sum)/float64(n), float64(calls)/float64(g))
@@ -207,16 +208,11 @@ func TestOneWhoseFeedIsBrokenIsServed(t *testing.T) {
 				var wg sync.WaitGroup
 				var grants [6]atomic.Int64
 				for i := range 6 {
-					s := newHostile(mem)
-					s.set(func(_ context.Context, _, _ string, do func()) error {
-						time.Sleep(trip)
-						do()
-						time.Sleep(trip)
-						return nil
-					})
+					s := lab.New(mem)
+					s.All(lab.Slow(trip, trip))
 					var opts []mongolock.ClientOption
 					if i == 0 && how == "feed is broken" {
-						s.breakFeed(true)
+						s.On(lab.Watch, lab.Fail(errNet))
 					}
 					if i == 0 && how == "without feed" {
 						opts = append(opts, mongolock.WithoutFeed())
@@ -252,12 +248,12 @@ func TestACrowdThatGivesUpSoonLeavesOnceEach(t *testing.T) {
 		mem := memstore.New()
 		var asked, left int
 		var all sync.WaitGroup
-		var stores []*hostileStore
+		var stores []*lab.Store
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		for range 16 {
-			b := newHostile(mem)
-			b.set(trips(time.Millisecond))
+			b := lab.New(mem)
+			b.All(trips(time.Millisecond))
 			c := newClient(t, b)
 			stores = append(stores, b)
 			all.Go(func() {
@@ -273,8 +269,8 @@ func TestACrowdThatGivesUpSoonLeavesOnceEach(t *testing.T) {
 		all.Wait()
 		time.Sleep(10 * time.Second)
 		for _, b := range stores {
-			asked, left = asked+b.count("acquire"), left+b.count("leave")
-			b.set(nil)
+			asked, left = asked+b.Count(lab.Acquire), left+b.Count(lab.Leave)
+			b.All(nil)
 		}
 		t.Logf("%d claims, and %d places taken out", asked, left)
 		assert.Less(t, left, asked)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -24,24 +25,23 @@ import (
 func crowd(t *testing.T, n int) (grants int64, calls, even float64) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		var stores []*crowdStore
+		var stores []*lab.Store
 		var each []*atomic.Int64
 		var stops []func()
 		for range n {
-			s := &crowdStore{hookedStore: newSlowStore(mem, time.Millisecond)}
+			s := newSlowStore(mem, time.Millisecond)
 			one, stop := loop(t, newClient(t, s), 1, 0)
 			stores, each, stops = append(stores, s), append(each, one), append(stops, stop)
 		}
 		time.Sleep(5 * time.Second) // virtual: they know that others wait
 		for i, s := range stores {
-			s.reset()
-			s.notified.Store(0)
+			s.Reset()
 			each[i].Store(0)
 		}
 		time.Sleep(20 * time.Second)
 		var sum, squares, sent float64
 		for i, s := range stores {
-			sent += float64(s.total()) + float64(s.notified.Load())
+			sent += float64(s.Count())
 			mine := float64(each[i].Load())
 			sum, squares = sum+mine, squares+mine*mine
 		}
@@ -53,22 +53,6 @@ func crowd(t *testing.T, n int) (grants int64, calls, even float64) {
 		all.Wait()
 	})
 	return grants, calls, even
-}
-
-// A crowdStore counts the calls that hookedStore does not.
-type crowdStore struct {
-	*hookedStore
-	notified atomic.Int64
-}
-
-func (s *crowdStore) Notify(ctx context.Context, all ...store.Notice) error {
-	s.notified.Add(1)
-	return s.mem.Notify(ctx, all...)
-}
-
-func (s *crowdStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	s.called("leave")
-	return s.mem.Leave(ctx, key, p, silent)
 }
 
 // A grant takes four calls, however many wait: to join the line, to take the key when it is
@@ -87,7 +71,7 @@ func TestACrowdCostsAGrantWhatOneWaiterCosts(t *testing.T) {
 func TestProcessesAreServedInTheOrderInWhichTheyCame(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
 				var opts []mongolock.ClientOption
 				if !feed {
 					opts = append(opts, mongolock.WithoutFeed())
@@ -129,9 +113,9 @@ func stand(t *testing.T, s *memstore.Store, m store.Mode, n int) {
 }
 
 func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
-		stand(t, b.mem, store.Exclusive, 1)
+		stand(t, b.Mem, store.Exclusive, 1)
 		wait := inBackground(t.Context(), newClient(t, s), "k")
 		time.Sleep(10 * time.Second)
 		start := time.Now()
@@ -146,9 +130,9 @@ func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
 
 // The page of guarantees promises: no longer than until their places are stale.
 func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
-		stand(t, b.mem, store.Exclusive, store.LineMost)
+		stand(t, b.Mem, store.Exclusive, store.LineMost)
 		start := time.Now()
 		wait := inBackground(t.Context(), newClient(t, s), "k")
 		time.Sleep(time.Second)
@@ -161,10 +145,10 @@ func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
 }
 
 func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
-		stand(t, b.mem, store.Exclusive, 2)
+		stand(t, b.Mem, store.Exclusive, 2)
 		release(t, l)
 		mustBeFree(t, b, "k")
 		_, err := c.TryAcquire(t.Context(), "k")
@@ -180,7 +164,7 @@ func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpIsInTheWayOfNobody(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		holder := newClient(t, s)
 		l := acquire(t, holder, "k")
 		_, err := newClient(t, s).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
@@ -207,7 +191,7 @@ func TestAWaiterThatGivesUpIsInTheWayOfNobody(t *testing.T) {
 		require.NoError(t, r.err)
 		tookBetween(t, start, 0, 10*time.Millisecond)
 		release(t, r.lease)
-		for left := range b.mem.List(t.Context(), "") {
+		for left := range b.Mem.List(t.Context(), "") {
 			assert.Fail(t, "a record is left", "%v", left)
 		}
 	})
@@ -232,22 +216,17 @@ func TestAWaiterThatIsToldNothingIsServedWithinHalfAMinute(t *testing.T) {
 
 // The reply to a release was lost, and with it who waits: the client asks, and tells them.
 func TestAReleaseWhoseReplyIsLostTellsTheNext(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
-		wait := inBackground(t.Context(), newClient(t, b.mem), "k")
+		wait := inBackground(t.Context(), newClient(t, b.Mem), "k")
 		time.Sleep(5 * time.Second)
-		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-				do()
-				return store.Ended{}, errNet
-			}
-		})
+		b.On(lab.Release, lab.LoseReply(errNet))
 		start := time.Now()
 		assert.Error(t, l.Release())
 		r := <-wait
 		require.NoError(t, r.err)
 		tookBetween(t, start, 0, time.Second)
-		b.hook(func(h *hooks) { h.release = nil })
+		b.On(lab.Release, nil)
 		release(t, r.lease)
 	})
 }
@@ -256,18 +235,13 @@ func TestAReleaseWhoseReplyIsLostTellsTheNext(t *testing.T) {
 func TestASlowProcessLosesItsPlaceAndNotItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		slow := newHookedStore(mem)
+		slow := lab.New(mem)
 		l := acquire(t, newClient(t, mem), "k")
 		late := inBackground(t.Context(), newClient(t, slow), "k")
 		time.Sleep(time.Second)
 		next := inBackground(t.Context(), newClient(t, mem), "k")
 		time.Sleep(time.Second)
-		slow.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				time.Sleep(3 * time.Second)
-				return do()
-			}
-		})
+		slow.On(lab.Acquire, lab.Slow(3*time.Second, 0))
 		release(t, l)
 		r := <-next
 		require.NoError(t, r.err)
@@ -283,7 +257,7 @@ func TestASlowProcessLosesItsPlaceAndNotItsTurn(t *testing.T) {
 
 // Whoever waits behind a holder that releases with MinHold learns of the new end.
 func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
 		start := time.Now()
 		l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
 		wait := inBackground(t.Context(), newClient(t, s), "k")
@@ -300,24 +274,22 @@ func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
 func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-				l := acquire(t, newClient(t, b.mem), "k")
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+				l := acquire(t, newClient(t, b.Mem), "k")
 				wait := inBackground(t.Context(), newClient(t, s), "k")
 				time.Sleep(time.Second)
-				behind := inBackground(t.Context(), newClient(t, b.mem), "k")
+				behind := inBackground(t.Context(), newClient(t, b.Mem), "k")
 				time.Sleep(time.Second)
 				once := true
-				b.hook(func(h *hooks) {
-					h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-						if !once {
-							return do()
-						}
-						once = false
-						if applied {
-							_, _ = do()
-						}
-						return store.Grant{}, errors.New("reply lost")
+				b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+					if !once {
+						return call.Do()
 					}
+					once = false
+					if applied {
+						_ = call.Do()
+					}
+					return errors.New("reply lost")
 				})
 				start := time.Now()
 				release(t, l)
@@ -338,24 +310,22 @@ func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 
 // The claim of one that gave up joined the line, and its reply was lost: the place is given up, too.
 func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		l := acquire(t, newClient(t, b.mem), "k")
-		b.hook(func(h *hooks) {
-			h.acquire = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				_, _ = do()
-				<-ctx.Done()
-				return store.Grant{}, context.Cause(ctx)
-			}
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		l := acquire(t, newClient(t, b.Mem), "k")
+		b.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
+			_ = call.Do()
+			<-ctx.Done()
+			return context.Cause(ctx)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		_, err := newClient(t, s).Acquire(ctx, "k")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		status, err := b.mem.Look(t.Context(), []string{"k"})
+		status, err := b.Mem.Look(t.Context(), []string{"k"})
 		require.NoError(t, err)
 		require.Len(t, status[0].Line, 1, "the test shows nothing")
 		time.Sleep(2 * time.Second)
-		status, err = b.mem.Look(t.Context(), []string{"k"})
+		status, err = b.Mem.Look(t.Context(), []string{"k"})
 		require.NoError(t, err)
 		assert.Empty(t, status[0].Line)
 		release(t, l)
@@ -366,7 +336,7 @@ func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
 // with that one learn it from it.
 func TestSharersWhomNobodyToldComeTogether(t *testing.T) {
 	for _, mode := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
-		onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
 			start := time.Now()
 			l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
 			var waits []<-chan result
@@ -417,10 +387,10 @@ func TestAPermitThatRunsOutDuringAHandoffIsNotForgotten(t *testing.T) {
 		_, err := mem.Acquire(t.Context(), permit("runs out", end))
 		require.NoError(t, err)
 		holder := acquire(t, newClient(t, mem), "k", mongolock.OneOf(2), mongolock.TTL(time.Hour))
-		s := newHostile(mem)
+		s := lab.New(mem)
 		first := inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))
 		time.Sleep(time.Second)
-		s.set(trips(20 * time.Millisecond))
+		s.All(trips(20 * time.Millisecond))
 		died := permit("died", time.Minute)
 		died.Place = store.NewPlace(store.Permits, 2, 1, "dead")
 		_, err = mem.Acquire(t.Context(), died)
@@ -439,14 +409,14 @@ func TestAPermitThatRunsOutDuringAHandoffIsNotForgotten(t *testing.T) {
 func TestAPermitThatIsReturnedIsNotOfferedToAWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		told := &crowdStore{hookedStore: newHookedStore(mem)}
+		told := lab.New(mem)
 		c := newClient(t, told)
 		one, two := acquire(t, c, "k", mongolock.OneOf(2)), acquire(t, c, "k", mongolock.OneOf(2))
 		wait := inBackground(t.Context(), newClient(t, mem), "k")
 		time.Sleep(time.Second)
 		release(t, one)
 		time.Sleep(time.Second)
-		assert.Zero(t, told.notified.Load())
+		assert.Zero(t, told.Count(lab.Notify))
 		start := time.Now()
 		release(t, two)
 		r := <-wait

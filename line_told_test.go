@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -32,9 +33,9 @@ func within(t *testing.T, what string, start time.Time, wait <-chan result, most
 func TestReadersWhoJoinedAfterTheGrantAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		first, second := newHostile(mem), newHostile(mem)
-		first.set(trips(time.Millisecond))
-		second.set(trips(time.Millisecond))
+		first, second := lab.New(mem), lab.New(mem)
+		first.All(trips(time.Millisecond))
+		second.All(trips(time.Millisecond))
 		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 		writer := inBackground(t.Context(), newClient(t, first), "k", mongolock.TTL(time.Hour))
 		time.Sleep(time.Second)
@@ -63,8 +64,8 @@ func TestReadersWhoJoinedAfterTheGrantAreTold(t *testing.T) {
 func TestADeadFirstCostsASecondAfterAnAnnouncementBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		first := newHostile(mem)
-		first.set(trips(time.Millisecond))
+		first := lab.New(mem)
+		first.All(trips(time.Millisecond))
 		gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 		holder := inBackground(t.Context(), newClient(t, first), "k", mongolock.TTL(time.Hour))
 		time.Sleep(time.Second)
@@ -86,10 +87,10 @@ func TestADeadFirstCostsASecondAfterAnAnnouncementBeside(t *testing.T) {
 func TestADeadFirstCostsASecondInALoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		first := newHostile(mem)
-		first.set(trips(time.Millisecond))
+		first := lab.New(mem)
+		first.All(trips(time.Millisecond))
 		c := newClient(t, first)
-		dead, killed := newHostile(mem), newClient(t, newHostile(mem))
+		dead, killed := lab.New(mem), newClient(t, lab.New(mem))
 		_ = killed
 		gate := acquire(t, c, "k", mongolock.TTL(time.Hour))
 		rival := newClient(t, dead)
@@ -105,11 +106,11 @@ func TestADeadFirstCostsASecondInALoop(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		next := inBackground(t.Context(), newClient(t, mem), "k")
 		time.Sleep(2 * time.Second)
-		dead.set(func(ctx context.Context, _, _ string, _ func()) error { return untilDone(ctx) }) // the rival hangs
+		dead.All(lab.Hang) // the rival hangs
 		start := time.Now()
 		release(t, again)
 		l := within(t, "behind one that hangs", start, next, 1200*time.Millisecond)
-		dead.set(nil)
+		dead.All(nil)
 		if l != nil {
 			_ = l.Release()
 		}
@@ -124,7 +125,7 @@ func TestAProcessThatJoinedAgainIsTold(t *testing.T) {
 		t.Run(late.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := memstore.New()
-				first := newHostile(mem)
+				first := lab.New(mem)
 				gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
 				holder := inBackground(t.Context(), newClient(t, first), "k", mongolock.TTL(time.Hour))
 				time.Sleep(time.Second)
@@ -141,11 +142,11 @@ func TestAProcessThatJoinedAgainIsTold(t *testing.T) {
 				time.Sleep(time.Second)
 				two := inBackground(t.Context(), rival, "k")
 				time.Sleep(time.Second)
-				first.set(func(_ context.Context, op, _ string, do func()) error {
-					if op == "release" {
+				first.All(func(_ context.Context, call *lab.Call) error {
+					if call.Op == lab.Release {
 						time.Sleep(late)
 					}
-					do()
+					_ = call.Do()
 					return nil
 				})
 				start := time.Now()
@@ -201,14 +202,14 @@ func TestPermitsThatAreFreedTogetherAreTakenTogether(t *testing.T) {
 		mem := memstore.New()
 		var held []*mongolock.Lease
 		for range 4 {
-			s := newHostile(mem)
-			s.set(trips(time.Millisecond))
+			s := lab.New(mem)
+			s.All(trips(time.Millisecond))
 			held = append(held, acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.TTL(time.Hour)))
 		}
 		var all []<-chan result
 		for range 4 {
-			s := newHostile(mem)
-			s.set(trips(time.Millisecond))
+			s := lab.New(mem)
+			s.All(trips(time.Millisecond))
 			all = append(all, inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(4), mongolock.TTL(time.Hour)))
 			time.Sleep(time.Second)
 		}
@@ -231,9 +232,9 @@ func TestALastReaderBesideADeadOneTellsTheWriter(t *testing.T) {
 		mem := memstore.New()
 		_, err := mem.Acquire(t.Context(), store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Shared}, TTL: 10 * time.Second, Owner: "dead"})
 		require.NoError(t, err)
-		l := acquire(t, newClient(t, newHostile(mem)), "k", mongolock.Shared(), mongolock.TTL(time.Hour))
+		l := acquire(t, newClient(t, lab.New(mem)), "k", mongolock.Shared(), mongolock.TTL(time.Hour))
 		time.Sleep(15 * time.Second)
-		w := inBackground(t.Context(), newClient(t, newHostile(mem)), "k")
+		w := inBackground(t.Context(), newClient(t, lab.New(mem)), "k")
 		time.Sleep(time.Second)
 		start := time.Now()
 		release(t, l)
@@ -273,22 +274,6 @@ func diesHolding(t *testing.T, mem *memstore.Store, place store.Place, ttl time.
 	require.NoError(t, err)
 }
 
-// A toldStore counts the claims and the notices that clients send.
-type toldStore struct {
-	*memstore.Store
-	sent *atomic.Int64
-}
-
-func (s toldStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	s.sent.Add(1)
-	return s.Store.Acquire(ctx, c)
-}
-
-func (s toldStore) Notify(ctx context.Context, all ...store.Notice) error {
-	s.sent.Add(1)
-	return s.Store.Notify(ctx, all...)
-}
-
 // Who looks by himself before the holder may be over need not be told of it: with each of a crowd that
 // gives up that would be a notice and a claim more.
 func TestACrowdThatGivesUpTellsNobodyOfAHolderThatStays(t *testing.T) {
@@ -300,7 +285,13 @@ func TestACrowdThatGivesUpTellsNobodyOfAHolderThatStays(t *testing.T) {
 		var sent atomic.Int64
 		var waits []<-chan result
 		for i := range n {
-			c := newClient(t, toldStore{mem, &sent})
+			s := lab.New(mem)
+			s.Each = func(c *lab.Call) {
+				if c.Op == lab.Acquire || c.Op == lab.Notify {
+					sent.Add(1)
+				}
+			}
+			c := newClient(t, s)
 			waits = append(waits, inBackground(t.Context(), c, "k", mongolock.MaxWait(3*time.Second+time.Duration(i)*10*time.Millisecond)))
 			synctest.Wait()
 		}

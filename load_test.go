@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -49,33 +50,31 @@ func TestAWaiterSendsAtMostTwoClaimsASecondUnderAnyError(t *testing.T) {
 }
 
 func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bool) {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	var opts []mongolock.ClientOption
 	if polls {
 		opts = append(opts, mongolock.WithoutFeed())
 	}
-	holder, c := newClient(t, b.mem), newClient(t, b, opts...)
+	holder, c := newClient(t, b.Mem), newClient(t, b, opts...)
 	l := acquire(t, holder, "k")
 	ctx, stop := context.WithCancel(t.Context())
 	wait := inBackground(ctx, c, "k")
 	time.Sleep(5 * time.Second)
-	b.hook(func(h *hooks) {
-		h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
-			return store.Grant{}, fault(ctx)
-		}
+	b.On(lab.Acquire, func(ctx context.Context, _ *lab.Call) error {
+		return fault(ctx)
 	})
 	release(t, l) // a read shows that the key is free, and a wake-up says so
-	b.reset()
+	b.Reset()
 	before := runtime.NumGoroutine()
 	const seconds = 3600
 	for range 60 {
 		time.Sleep(time.Minute)
 		_, _ = c.Inspect(ctx, "k") // a look beside the waiter
 	}
-	assert.LessOrEqual(t, b.count("acquire"), 2*seconds)
-	assert.LessOrEqual(t, b.count("undo"), 2*seconds)
+	assert.LessOrEqual(t, b.Count(lab.Acquire), 2*seconds)
+	assert.LessOrEqual(t, b.Count(lab.Undo), 2*seconds)
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+5, "goroutines")
-	b.hook(func(h *hooks) { *h = hooks{} })
+	b.All(nil)
 	r := <-wait
 	require.NoError(t, r.err, "the waiter is served once the store answers")
 	release(t, r.lease)
@@ -86,25 +85,21 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 // cleans up for all keys.
 func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b, mongolock.TTL(time.Hour))
-		b.hook(func(h *hooks) {
-			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errNet
-			}
-			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
-		})
+		b.On(lab.Acquire, lab.Fail(errNet))
+		b.On(lab.Undo, lab.Fail(errNet))
 		before := runtime.NumGoroutine()
 		for range 30 * 60 {
 			_, err := c.TryAcquire(t.Context(), "k")
 			require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 			time.Sleep(time.Second)
 		}
-		assert.Equal(t, 1, b.count("acquire"), "claims of a key that an earlier claim may hold")
-		assert.LessOrEqual(t, b.count("undo"), 2*30*60)
+		assert.Equal(t, 1, b.Count(lab.Acquire), "claims of a key that an earlier claim may hold")
+		assert.LessOrEqual(t, b.Count(lab.Undo), 2*30*60)
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines")
 
-		b.hook(func(h *hooks) { *h = hooks{} })
+		b.All(nil)
 		l, err := c.TryAcquire(t.Context(), "k")
 		require.NoError(t, err, "the store answers again, so the next try settles the earlier claim first")
 		release(t, l)
@@ -113,20 +108,18 @@ func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 
 func TestAtMostSixteenCleanUpsRunAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		var now, most atomic.Int64
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				_, err := do()
-				return store.Grant{}, errors.Join(err, errNet) // granted, and the reply is lost
-			}
-			h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
-				most.Store(max(most.Load(), now.Add(1)))
-				time.Sleep(10 * time.Millisecond)
-				now.Add(-1)
-				return do()
-			}
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			return errors.Join(err, errNet) // granted, and the reply is lost
+		})
+		b.On(lab.Undo, func(_ context.Context, call *lab.Call) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(10 * time.Millisecond)
+			now.Add(-1)
+			return call.Do()
 		})
 		for i := range 200 {
 			_, err := c.TryAcquire(t.Context(), fmt.Sprint("k", i))
@@ -159,10 +152,9 @@ func TestAWaiterAsksOnceAMinuteWhateverWakeUpsAreLost(t *testing.T) {
 
 func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log safeText
-		b := newHookedStore(memstore.New())
-		f := &refusingFeed{hookedStore: b}
-		holder, c := newClient(t, f, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.mem)
+		var log lab.Text
+		b := lab.New(memstore.New())
+		holder, c := newClient(t, b, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.Mem)
 		handsOver := func() time.Duration {
 			l := acquire(t, holder, "k", mongolock.TTL(time.Hour))
 			wait := inBackground(t.Context(), c, "k")
@@ -174,9 +166,9 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 			release(t, r.lease)
 			return time.Since(start)
 		}
-		f.refuse.Store(true)
+		b.On(lab.Notify, lab.Fail(fmt.Errorf("quota: %w", errors.ErrUnsupported)))
 		assert.Positive(t, handsOver(), "the release was announced")
-		f.refuse.Store(false)
+		b.On(lab.Notify, nil)
 		time.Sleep(time.Minute)
 		assert.Zero(t, handsOver(), "the wake-up is sent again")
 		assert.Equal(t, 1, strings.Count(log.String(), "the store refuses wake-ups"))
@@ -185,8 +177,8 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 
 func TestAFeedThatComesBackIsFollowedByReadsAndNotByOneClaimPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
-		holder, c := newClient(t, f.mem), newClient(t, f)
+		f := lab.New(memstore.New())
+		holder, c := newClient(t, f.Mem), newClient(t, f)
 		const keys = 2000
 		var waits []<-chan result
 		for i := range keys {
@@ -195,14 +187,14 @@ func TestAFeedThatComesBackIsFollowedByReadsAndNotByOneClaimPerKey(t *testing.T)
 			waits = append(waits, inBackground(t.Context(), c, key))
 		}
 		time.Sleep(10 * time.Second)
-		f.failWith(errNet)
+		f.FailFeed(errNet)
 		time.Sleep(10 * time.Second)
-		f.reset()
-		f.failWith(nil)
+		f.Reset()
+		f.FailFeed(nil)
 		time.Sleep(time.Second)
-		assert.Less(t, f.count("acquire"), keys/4, "claims in the second after the feed came back")
+		assert.Less(t, f.Count(lab.Acquire), keys/4, "claims in the second after the feed came back")
 		time.Sleep(9 * time.Second)
-		assert.LessOrEqual(t, f.count("acquire"), keys, "claims in ten seconds: those that keep the places")
+		assert.LessOrEqual(t, f.Count(lab.Acquire), keys, "claims in ten seconds: those that keep the places")
 		require.NoError(t, holder.Close())
 		for _, wait := range waits {
 			r := <-wait

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 )
 
 func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
 		var inside context.Context
@@ -34,7 +35,7 @@ func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
 }
 
 func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		for name, do := range map[string]func(func(context.Context, *mongolock.Lease) error){
 			"Do": func(fn func(context.Context, *mongolock.Lease) error) { _ = mongolock.Do(t.Context(), c, "k", fn) },
@@ -51,21 +52,21 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 }
 
 func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
 		err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, l *mongolock.Lease) error {
-			renewalsFail(b, errNet)
+			b.On(lab.Renew, lab.Fail(errNet))
 			<-ctx.Done()
 			return mine
 		})
 		assert.ErrorIs(t, err, mine)
 		assert.ErrorIs(t, err, mongolock.ErrLost)
-		b.hook(func(h *hooks) { h.renew = nil })
+		b.On(lab.Renew, nil)
 
 		// The record is deleted by hand, and the function ends before a renewal notices.
 		err = mongolock.Do(t.Context(), c, "k2", func(context.Context, *mongolock.Lease) error {
-			b.mem.Delete("k2")
+			b.Mem.Delete("k2")
 			return nil
 		})
 		assert.ErrorIs(t, err, mongolock.ErrLost)
@@ -73,16 +74,12 @@ func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
 }
 
 func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errNet
-			}
-		})
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.On(lab.Release, lab.Fail(errNet))
 		c := newClient(t, s)
 		done := func(context.Context, *mongolock.Lease) error { return nil }
 		assert.NoError(t, mongolock.Do(t.Context(), c, "k", done))
-		b.hook(func(h *hooks) { h.release = nil })
+		b.On(lab.Release, nil)
 		time.Sleep(time.Second)
 		mustBeFree(t, b, "k")
 		released := func(_ context.Context, l *mongolock.Lease) error { return l.Release() }
@@ -91,7 +88,7 @@ func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
 }
 
 func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		ran, err := mongolock.TryDo(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
 			ran, err := mongolock.TryDo(ctx, newClient(t, s), "k", func(context.Context, *mongolock.Lease) error {
@@ -115,7 +112,7 @@ func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
 type ctxKey struct{}
 
 func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		cause := errors.New("parent's own")
 		for _, parent := range []context.Context{context.Background(), t.Context()} {

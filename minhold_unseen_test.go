@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -17,13 +17,8 @@ import (
 // under its MinHold, and the key stayed held although no caller had a lease of it.
 func TestMinHoldDoesNotKeepAGrantThatNoCallerReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				defer time.Sleep(2 * time.Second)
-				return do()
-			}
-		})
+		b := lab.New(memstore.New())
+		b.On(lab.Acquire, lab.Slow(0, 2*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := newClient(t, b).TryAcquire(ctx, "k", mongolock.MinHold(20*time.Second))

@@ -2,7 +2,6 @@ package mongolock_test
 
 import (
 	"context"
-	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,35 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A lateFeed takes a while to be live: earlier announcements are missed.
-type lateFeed struct {
-	*hookedStore
-	live time.Duration
-}
-
-func (f lateFeed) Notify(ctx context.Context, all ...store.Notice) error {
-	return f.mem.Notify(ctx, all...)
-}
-
-func (f lateFeed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
-	return func(yield func(store.Notice, error) bool) {
-		time.Sleep(f.live)
-		f.mem.Watch(ctx, of)(yield)
-	}
-}
-
 func TestAWaiterThatReadsOfAnEarlierEndAsksThen(t *testing.T) {
 	for _, released := range []time.Duration{10 * time.Millisecond, 60 * time.Millisecond, 90 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			held := acquire(t, newClient(t, b.mem), "k", mongolock.MinHold(10*time.Second))
+			b := lab.New(memstore.New())
+			held := acquire(t, newClient(t, b.Mem), "k", mongolock.MinHold(10*time.Second))
 			granted := time.Now()
 			time.Sleep(time.Second)
-			wait := inBackground(t.Context(), newClient(t, lateFeed{b, 100 * time.Millisecond}), "k")
+			b.On(lab.Watch, lab.Slow(100*time.Millisecond, 0)) // earlier announcements are missed
+			wait := inBackground(t.Context(), newClient(t, b), "k")
 			time.Sleep(released)
 			release(t, held)
 			r := <-wait
@@ -73,7 +57,7 @@ func TestADeadWaiterHidesNoEndByMinHold(t *testing.T) {
 // that the others leave before.
 func TestAWaiterComesWhenTheLastOfSeveralHoldersEndsUnderMinHold(t *testing.T) {
 	for _, waits := range [][]mongolock.AcquireOption{nil, {mongolock.OneOf(4), mongolock.Weight(4)}} {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 			one, two := newClient(t, s), newClient(t, s)
 			start := time.Now()
 			kept := acquire(t, one, "k", mongolock.OneOf(4), mongolock.MinHold(3*time.Second))

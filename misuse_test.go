@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // everyCall returns a call of each method of a client and of a lease of it.
@@ -34,7 +36,7 @@ func everyCall(ctx context.Context, t *testing.T, c *mongolock.Client, lease *mo
 }
 
 // withALease returns a client that holds one lease and has detached another.
-func withALease(t *testing.T, s *countingStore) (*mongolock.Client, *mongolock.Lease, string) {
+func withALease(t *testing.T, s *lab.Store) (*mongolock.Client, *mongolock.Lease, string) {
 	t.Helper()
 	client := connect(s)
 	ticket, err := acquire(t, client, "detached").Detach(t.Context())
@@ -43,7 +45,7 @@ func withALease(t *testing.T, s *countingStore) (*mongolock.Client, *mongolock.L
 }
 
 func TestACallWithAnEndedContextSendsNothingAndReturnsTheCause(t *testing.T) {
-	s := newCountingStore()
+	s := lab.New(memstore.New())
 	client, lease, ticket := withALease(t, s)
 	defer client.Close()
 	defer lease.Release()
@@ -51,29 +53,29 @@ func TestACallWithAnEndedContextSendsNothingAndReturnsTheCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 
-	before := s.n.Load()
+	before := s.Count()
 	for name, call := range everyCall(ctx, t, client, lease, ticket) {
 		err := call()
 		assert.ErrorIs(t, err, context.Canceled, name)
 		assert.ErrorIs(t, err, why, name)
 	}
-	assert.Zero(t, s.n.Load()-before, "store calls")
+	assert.Zero(t, s.Count()-before, "store calls")
 	assert.NoError(t, lease.Err(), "the lease")
 }
 
 func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newCountingStore()
+		s := lab.New(memstore.New())
 		client, lease, ticket := withALease(t, s)
 		require.NoError(t, client.Close())
-		before := s.n.Load()
+		before := s.Count()
 		for name, call := range everyCall(t.Context(), t, client, lease, ticket) {
 			assert.ErrorIs(t, call(), mongolock.ErrClosed, name)
 		}
 		assert.NoError(t, client.Close(), "Close again")
 		assert.NoError(t, client.Shutdown(t.Context()), "Shutdown after Close")
 		assert.NoError(t, lease.Release(), "Release after Close, which has released it")
-		assert.Zero(t, s.n.Load()-before, "store calls")
+		assert.Zero(t, s.Count()-before, "store calls")
 		assert.Zero(t, lease.Remaining())
 		assert.Error(t, lease.Context(t.Context()).Err(), "a context of the lease")
 	})
@@ -82,7 +84,7 @@ func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 func TestAPanicInTheFunctionReleasesTheKey(t *testing.T) {
 	for name, do := range doBoth(func() { panic("boom") }) {
 		t.Run(name, func(t *testing.T) {
-			client := connect(newCountingStore())
+			client := connect(memstore.New())
 			defer client.Close()
 			assert.PanicsWithValue(t, "boom", func() { do(t.Context(), client) })
 			mustInspectFree(t, client)
@@ -93,7 +95,7 @@ func TestAPanicInTheFunctionReleasesTheKey(t *testing.T) {
 func TestAFunctionThatEndsItsGoroutineReleasesTheKey(t *testing.T) {
 	for name, do := range doBoth(runtime.Goexit) { // as t.FailNow does
 		t.Run(name, func(t *testing.T) {
-			client := connect(newCountingStore())
+			client := connect(memstore.New())
 			defer client.Close()
 			var wg sync.WaitGroup
 			wg.Go(func() { do(t.Context(), client) })
@@ -123,11 +125,11 @@ func mustInspectFree(t *testing.T, client *mongolock.Client) {
 
 func TestFiftyConcurrentReleasesSendOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newCountingStore()
+		s := lab.New(memstore.New())
 		client := connect(s)
 		defer client.Close()
 		lease := acquire(t, client, "k")
-		before := s.n.Load()
+		before := s.Count()
 		start := make(chan struct{})
 		errs := make(chan error, 50)
 		for range cap(errs) {
@@ -141,12 +143,12 @@ func TestFiftyConcurrentReleasesSendOneCommand(t *testing.T) {
 		for range cap(errs) {
 			assert.NoError(t, <-errs)
 		}
-		assert.EqualValues(t, 1, s.n.Load()-before, "store calls")
+		assert.Equal(t, 1, s.Count()-before, "store calls")
 	})
 }
 
 func TestDoAndTryDoReturnTheErrorOfTheFunctionUnchanged(t *testing.T) {
-	client := connect(newCountingStore())
+	client := connect(memstore.New())
 	defer client.Close()
 	boom := errors.New("boom")
 	job := func(context.Context, *mongolock.Lease) error { return boom }
@@ -157,7 +159,7 @@ func TestDoAndTryDoReturnTheErrorOfTheFunctionUnchanged(t *testing.T) {
 }
 
 func TestAFunctionMayReleaseTheLeaseItself(t *testing.T) {
-	client := connect(newCountingStore())
+	client := connect(memstore.New())
 	defer client.Close()
 	err := mongolock.Do(t.Context(), client, "k", func(_ context.Context, lease *mongolock.Lease) error {
 		return lease.Release()
@@ -166,7 +168,7 @@ func TestAFunctionMayReleaseTheLeaseItself(t *testing.T) {
 }
 
 func TestTryDoRanThoughItsFunctionReturnsErrHeld(t *testing.T) {
-	client := connect(newCountingStore())
+	client := connect(memstore.New())
 	defer client.Close()
 	ran, err := mongolock.TryDo(t.Context(), client, "k", func(context.Context, *mongolock.Lease) error {
 		return mongolock.ErrHeld
@@ -177,7 +179,7 @@ func TestTryDoRanThoughItsFunctionReturnsErrHeld(t *testing.T) {
 
 func TestCloseEndsALongWaitWithErrClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newCountingStore()
+		s := lab.New(memstore.New())
 		holder, client := connect(s), connect(s)
 		defer holder.Close()
 		lease := acquire(t, holder, "k")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -58,21 +59,17 @@ func TestAKeyThatIsSharedOnceMoreIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAKeyThatIsHeldNoMoreIsNotHeldHere(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		c, rival := newClient(t, s), newClient(t, b.mem, mongolock.WithOwner("rival"))
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		c, rival := newClient(t, s), newClient(t, b.Mem, mongolock.WithOwner("rival"))
 		l := acquire(t, c, "k")
-		renewalsFail(b, errNet)
-		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errNet
-			}
-		})
+		b.On(lab.Renew, lab.Fail(errNet))
+		b.On(lab.Release, lab.Fail(errNet))
 		<-l.Done()
 		acquire(t, rival, "k")
 		_, err := c.TryAcquire(t.Context(), "k")
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		assert.NotContains(t, err.Error(), "this process")
-		b.hook(func(h *hooks) { *h = hooks{} })
+		b.All(nil)
 	})
 }
 

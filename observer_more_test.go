@@ -3,6 +3,7 @@ package mongolock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/mongolocktest"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 type observedKey struct{}
@@ -25,41 +27,23 @@ func (s spanObserver) Begin(ctx context.Context, of mongolock.Operation) (contex
 	return context.WithValue(ctx, observedKey{}, of.Op), end
 }
 
-// An opRecorder is a store that records the operation that each call belongs to.
-type opRecorder struct {
-	*countingStore
-	acquire, renew, release, transfer any
-}
-
-func (s *opRecorder) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	s.acquire = ctx.Value(observedKey{})
-	return s.countingStore.Acquire(ctx, c)
-}
-
-func (s *opRecorder) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	s.renew = ctx.Value(observedKey{})
-	return s.countingStore.Renew(ctx, batch)
-}
-
-func (s *opRecorder) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	s.release = ctx.Value(observedKey{})
-	return s.countingStore.Release(ctx, e)
-}
-
-func (s *opRecorder) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	s.transfer = ctx.Value(observedKey{})
-	return s.countingStore.Transfer(ctx, from, to)
+// recordOps returns a store, and the operation that the last call of each kind belonged to.
+func recordOps() (s *lab.Store, of func(lab.Op) any) {
+	s = lab.New(memstore.New())
+	var ops sync.Map
+	s.Each = func(c *lab.Call) { ops.Store(c.Op, c.Context.Value(observedKey{})) }
+	return s, func(call lab.Op) any { op, _ := ops.Load(call); return op }
 }
 
 func TestStoreCallsGetTheContextOfTheirOperation(t *testing.T) {
-	s := &opRecorder{countingStore: newCountingStore()}
+	s, of := recordOps()
 	client := connect(s, mongolock.WithObserver(spanObserver{newOpLog()}))
 	defer client.Close()
 	lease := acquire(t, client, "k")
 	_ = lease.Renew(t.Context())
 	_ = lease.Release()
-	assert.Equal(t, mongolock.OpAcquire, s.acquire, "the operation of Acquire")
-	assert.Equal(t, mongolock.OpHold, s.renew, "that under which the lease is renewed")
+	assert.Equal(t, mongolock.OpAcquire, of(lab.Acquire), "the operation of Acquire")
+	assert.Equal(t, mongolock.OpHold, of(lab.Renew), "that under which the lease is renewed")
 }
 
 func TestAWaitThatIsGrantedAfterAFaultEndsWithoutAnError(t *testing.T) {
@@ -102,7 +86,7 @@ func (c *closeOnHold) Begin(ctx context.Context, of mongolock.Operation) (contex
 func TestAHoldThatBeginsAsItsClientClosesIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &closeOnHold{opLog: newOpLog(), closed: make(chan error)}
-		c.client = connect(newCountingStore(), mongolock.WithObserver(c))
+		c.client = connect(memstore.New(), mongolock.WithObserver(c))
 		lease, err := c.client.TryAcquire(t.Context(), "k")
 		assert.Nil(t, lease)
 		assert.ErrorIs(t, err, mongolock.ErrClosed)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -38,20 +38,18 @@ func (h *hanging) Begin(ctx context.Context, of mongolock.Operation) (context.Co
 	}
 }
 
-// A renewalTimes is a store that knows when a key was renewed.
+// A renewalTimes knows when a key was renewed.
 type renewalTimes struct {
-	*countingStore
 	mu    sync.Mutex // protects times
 	times map[string][]time.Time
 }
 
-func (s *renewalTimes) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (s *renewalTimes) note(c *lab.Call) {
 	s.mu.Lock()
-	for _, r := range batch {
+	defer s.mu.Unlock()
+	for _, r := range c.Batch {
 		s.times[r.Key] = append(s.times[r.Key], time.Now())
 	}
-	s.mu.Unlock()
-	return s.countingStore.Renew(ctx, batch)
 }
 
 // longest returns the longest time that a key was not renewed between two moments.
@@ -69,9 +67,10 @@ func (s *renewalTimes) longest(key string, from, to time.Time) (gap time.Duratio
 // Close. The TTL is 30 s and the margin a second.
 func harm(t *testing.T, op mongolock.Op, begin bool) (wrong []string) {
 	h := &hanging{op: op, begin: begin, until: make(chan struct{})}
-	s := &renewalTimes{countingStore: newCountingStore(), times: make(map[string][]time.Time)}
+	s, renewals := lab.New(memstore.New()), &renewalTimes{times: make(map[string][]time.Time)}
+	s.Each = renewals.note
 	logger := mongolock.WithLogger(slog.New(slog.DiscardHandler))
-	client, rival := connect(s, mongolock.WithObserver(h), logger), connect(s.countingStore, logger)
+	client, rival := connect(s, mongolock.WithObserver(h), logger), connect(s.Mem, logger)
 	began := time.Now()
 	theirs, first := acquire(t, rival, "blocked"), acquire(t, client, "first")
 	time.AfterFunc(time.Second, func() { _ = theirs.Release() })
@@ -104,7 +103,7 @@ func harm(t *testing.T, op mongolock.Op, begin bool) (wrong []string) {
 		if err := lease.Err(); err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", key, err))
 		}
-		if gap := s.longest(key, began, time.Now()); gap > 15*time.Second {
+		if gap := renewals.longest(key, began, time.Now()); gap > 15*time.Second {
 			wrong = append(wrong, fmt.Sprintf("%s was not renewed for %v", key, gap))
 		}
 	}
@@ -136,40 +135,10 @@ func TestAnObserverThatHangsDelaysNoRenewalAndNoEndOfAnotherLease(t *testing.T) 
 	}
 }
 
-// An idKeeper is a store that remembers the IDs of all claims.
-type idKeeper struct {
-	*countingStore
-	mu  sync.Mutex // protects ids
-	ids []string
-}
-
-func (s *idKeeper) keep(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ids = append(s.ids, id)
-}
-
-func (s *idKeeper) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	s.keep(c.ID)
-	return s.countingStore.Acquire(ctx, c)
-}
-
-func (s *idKeeper) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	s.keep(to.ID)
-	return s.countingStore.Transfer(ctx, from, to)
-}
-
 // A transcript is an observer that writes down all that it is shown.
-type transcript struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
+type transcript struct{ lab.Text }
 
-func (r *transcript) add(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintf(&r.text, format+"\n", args...)
-}
+func (r *transcript) add(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
 
 func (r *transcript) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
 	r.add("%+v", of)
@@ -178,7 +147,16 @@ func (r *transcript) Begin(ctx context.Context, of mongolock.Operation) (context
 
 func TestAnObserverIsNotShownTheIDsOfAcquisitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, seen := &idKeeper{countingStore: newCountingStore()}, &transcript{}
+		s, seen := lab.New(memstore.New()), &transcript{}
+		var mu sync.Mutex // protects ids
+		var ids []string
+		s.Each = func(c *lab.Call) {
+			if c.Claim.ID != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				ids = append(ids, c.Claim.ID)
+			}
+		}
 		client, rival := connect(s, mongolock.WithObserver(seen)), connect(s, mongolock.WithObserver(seen))
 		lease := acquire(t, client, "k")
 		_, err := rival.TryAcquire(t.Context(), "k")
@@ -197,11 +175,11 @@ func TestAnObserverIsNotShownTheIDsOfAcquisitions(t *testing.T) {
 		_ = resumed.Release()
 		require.NoError(t, client.Close())
 		require.NoError(t, rival.Close())
-		require.GreaterOrEqual(t, len(s.ids), 4)
-		for _, id := range s.ids {
-			assert.NotContains(t, seen.text.String(), id)
+		require.GreaterOrEqual(t, len(ids), 4)
+		for _, id := range ids {
+			assert.NotContains(t, seen.String(), id)
 		}
-		assert.Contains(t, seen.text.String(), "Op:transfer", "the control: the operations are in the text")
+		assert.Contains(t, seen.String(), "Op:transfer", "the control: the operations are in the text")
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // An opLog is an observer that records which operations began and how they ended.
@@ -97,10 +99,10 @@ func (o *opLog) wantNoneUnderWay(t *testing.T) {
 
 // observed runs a test in a bubble with two clients on one store. The operations of the
 // first are observed, and all of them must have ended when both clients are closed.
-func observed(t *testing.T, test func(t *testing.T, o *opLog, s *countingStore, client, rival *mongolock.Client)) {
+func observed(t *testing.T, test func(t *testing.T, o *opLog, s *lab.Store, client, rival *mongolock.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o, s := newOpLog(), newCountingStore()
+		o, s := newOpLog(), lab.New(memstore.New())
 		client, rival := connect(s, mongolock.WithObserver(o)), connect(s)
 		test(t, o, s, client, rival)
 		assert.NoError(t, errors.Join(client.Close(), rival.Close()))
@@ -109,7 +111,7 @@ func observed(t *testing.T, test func(t *testing.T, o *opLog, s *countingStore, 
 }
 
 func TestObserverSeesALeaseFromAcquireToRelease(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, _ *mongolock.Client) {
 		lease := acquire(t, client, "k")
 		o.want(t, "acquire k token=1 count=1 ok")
 		_ = lease.Renew(t.Context())
@@ -122,7 +124,7 @@ func TestObserverSeesALeaseFromAcquireToRelease(t *testing.T) {
 }
 
 func TestObserverSeesARefusal(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, rival *mongolock.Client) {
 		lease := acquire(t, rival, "k")
 		_, _ = client.TryAcquire(t.Context(), "k")
 		o.want(t, "acquire k token=0 count=0 held")
@@ -131,7 +133,7 @@ func TestObserverSeesARefusal(t *testing.T) {
 }
 
 func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, rival *mongolock.Client) {
 		theirs := acquire(t, rival, "k")
 		granted := make(chan *mongolock.Lease)
 		go func() {
@@ -148,7 +150,7 @@ func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
 }
 
 func TestObserverSeesAWaitThatGaveUp(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, rival *mongolock.Client) {
 		theirs := acquire(t, rival, "k")
 		_, _ = client.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
 		o.want(t, "acquire k token=0 count=0 held", "wait k token=0 count=1 held")
@@ -161,7 +163,7 @@ func TestObserverSeesAWaitThatGaveUp(t *testing.T) {
 }
 
 func TestObserverSeesOneRenewalForManyLeases(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, _ *mongolock.Client) {
 		var leases []*mongolock.Lease
 		for i := range 7 {
 			leases = append(leases, acquire(t, client, fmt.Sprint(i)))
@@ -178,7 +180,7 @@ func TestObserverSeesOneRenewalForManyLeases(t *testing.T) {
 }
 
 func TestObserverSeesAHandOver(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, _ *mongolock.Client) {
 		first := acquire(t, client, "k")
 		granted := make(chan *mongolock.Lease)
 		go func() {
@@ -199,18 +201,18 @@ func TestObserverSeesAHandOver(t *testing.T) {
 func TestObserverSeesHowALeaseEnded(t *testing.T) {
 	ends := map[string]struct {
 		opts []mongolock.AcquireOption
-		end  func(ctx context.Context, s *countingStore, rival *mongolock.Client, lease *mongolock.Lease)
+		end  func(ctx context.Context, s *lab.Store, rival *mongolock.Client, lease *mongolock.Lease)
 		want []string
 	}{
 		"deleted by hand": {
-			end: func(ctx context.Context, s *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
-				s.mem.Delete("k")
+			end: func(ctx context.Context, s *lab.Store, _ *mongolock.Client, lease *mongolock.Lease) {
+				s.Mem.Delete("k")
 				_ = lease.Renew(ctx)
 			},
 			want: []string{"renew k token=0 count=0 lost", "hold k token=1 count=1 lost"},
 		},
 		"broken": {
-			end: func(ctx context.Context, _ *countingStore, rival *mongolock.Client, lease *mongolock.Lease) {
+			end: func(ctx context.Context, _ *lab.Store, rival *mongolock.Client, lease *mongolock.Lease) {
 				_, _ = rival.Break(ctx, "k", "because", -1)
 				_ = lease.Renew(ctx)
 				_ = lease.Release()
@@ -219,7 +221,7 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 		},
 		"not renewed": {
 			opts: []mongolock.AcquireOption{mongolock.NoRenewal()},
-			end: func(_ context.Context, _ *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(_ context.Context, _ *lab.Store, _ *mongolock.Client, lease *mongolock.Lease) {
 				<-lease.Done()
 				_ = lease.Release()
 			},
@@ -227,14 +229,14 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 		},
 		"MaxHold": {
 			opts: []mongolock.AcquireOption{mongolock.MaxHold(time.Second)},
-			end: func(_ context.Context, _ *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(_ context.Context, _ *lab.Store, _ *mongolock.Client, lease *mongolock.Lease) {
 				<-lease.Done()
 				_ = lease.Release()
 			},
 			want: []string{"hold k token=1 count=1 max hold", "release k token=1 count=1 max hold"},
 		},
 		"detached": {
-			end: func(ctx context.Context, _ *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(ctx context.Context, _ *lab.Store, _ *mongolock.Client, lease *mongolock.Lease) {
 				_, _ = lease.Detach(ctx)
 			},
 			want: []string{"renew k token=0 count=1 ok", "hold k token=1 count=1 detached"},
@@ -242,7 +244,7 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 	}
 	for name, e := range ends {
 		t.Run(name, func(t *testing.T) {
-			observed(t, func(t *testing.T, o *opLog, s *countingStore, client, rival *mongolock.Client) {
+			observed(t, func(t *testing.T, o *opLog, s *lab.Store, client, rival *mongolock.Client) {
 				lease := acquire(t, client, "k", e.opts...)
 				o.want(t, "acquire k token=1 count=1 ok")
 				e.end(t.Context(), s, rival, lease)
@@ -254,7 +256,7 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 }
 
 func TestObserverSeesAResume(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, rival *mongolock.Client) {
 		ticket, err := acquire(t, rival, "k").Detach(t.Context())
 		require.NoError(t, err)
 		lease, err := client.Resume(t.Context(), ticket)
@@ -268,7 +270,7 @@ func TestObserverSeesAResume(t *testing.T) {
 }
 
 func TestObserverSeesCloseEndALease(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *lab.Store, client, _ *mongolock.Client) {
 		acquire(t, client, "k")
 		assert.NoError(t, client.Close())
 		o.want(t, "acquire k token=1 count=1 ok", "hold k token=1 count=1 closed", "release k token=1 count=1 ok")
@@ -277,7 +279,7 @@ func TestObserverSeesCloseEndALease(t *testing.T) {
 
 func TestReleaseAndTransferGetTheContextOfTheirOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &opRecorder{countingStore: newCountingStore()}
+		s, of := recordOps()
 		client := connect(s, mongolock.WithObserver(spanObserver{newOpLog()}))
 		defer client.Close()
 		first := acquire(t, client, "k")
@@ -290,7 +292,7 @@ func TestReleaseAndTransferGetTheContextOfTheirOperation(t *testing.T) {
 		synctest.Wait()
 		_ = first.Release() // hands over
 		_ = (<-next).Release()
-		assert.Equal(t, mongolock.OpTransfer, s.transfer, "the operation of Transfer")
-		assert.Equal(t, mongolock.OpRelease, s.release, "the operation of Release")
+		assert.Equal(t, mongolock.OpTransfer, of(lab.Transfer), "the operation of Transfer")
+		assert.Equal(t, mongolock.OpRelease, of(lab.Release), "the operation of Release")
 	})
 }

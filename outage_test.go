@@ -15,52 +15,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// An outage handles a renewal that is sent during it, the n-th, and returns its answers.
-type outage func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed
-
-// silent answers nothing until the context of the call ends.
-func silent(ctx context.Context, _ int, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-	return allFail(batch, untilDone(ctx))
-}
+// An outage handles a renewal that is sent during it, the n-th.
+type outage func(ctx context.Context, n int, call *lab.Call) error
 
 var outages = map[string]outage{
-	"nothing is answered": silent,
-	"renewals fail at once": func(_ context.Context, _ int, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-		return allFail(batch, errNet)
-	},
-	"the first hangs, the others fail": func(ctx context.Context, n int, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+	"nothing is answered":   func(ctx context.Context, _ int, call *lab.Call) error { return lab.Hang(ctx, call) },
+	"renewals fail at once": func(context.Context, int, *lab.Call) error { return errNet },
+	"the first hangs, the others fail": func(ctx context.Context, n int, call *lab.Call) error {
 		if n == 1 {
-			return allFail(batch, untilDone(ctx))
+			return lab.Hang(ctx, call)
 		}
-		return allFail(batch, errNet)
+		return errNet
 	},
 	// A call that hangs gives its connection up, and the next one has another.
-	"one connection is dead": func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+	"one connection is dead": func(ctx context.Context, n int, call *lab.Call) error {
 		if n == 1 {
-			return allFail(batch, untilDone(ctx))
+			return lab.Hang(ctx, call)
 		}
-		return do()
+		return call.Do()
 	},
-	"three connections are dead": func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+	"three connections are dead": func(ctx context.Context, n int, call *lab.Call) error {
 		if n <= 3 {
-			return allFail(batch, untilDone(ctx))
+			return lab.Hang(ctx, call)
 		}
-		return do()
+		return call.Do()
 	},
-	"applied, but the reply is lost": func(ctx context.Context, _ int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-		do()
-		return allFail(batch, untilDone(ctx))
+	"applied, but the reply is lost": func(ctx context.Context, _ int, call *lab.Call) error {
+		_ = call.Do()
+		return lab.Hang(ctx, call)
 	},
 }
 
 // lostIn returns how many of three leases are lost in an outage that starts at begin.
 func lostIn(t *testing.T, ttl, begin, long time.Duration, how outage) (lost int) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		var leases []*mongolock.Lease
 		for i := range 3 {
@@ -68,14 +61,12 @@ func lostIn(t *testing.T, ttl, begin, long time.Duration, how outage) (lost int)
 		}
 		start := time.Now()
 		var n atomic.Int64
-		b.hook(func(h *hooks) {
-			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				time.Sleep(ttl / 1000) // the request is on its way
-				if at := time.Since(start); at >= begin && at < begin+long {
-					return how(ctx, int(n.Add(1)), batch, do)
-				}
-				return do()
+		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+			time.Sleep(ttl / 1000) // the request is on its way
+			if at := time.Since(start); at >= begin && at < begin+long {
+				return how(ctx, int(n.Add(1)), call)
 			}
+			return call.Do()
 		})
 		time.Sleep(begin + long + ttl)
 		for _, l := range leases {
@@ -101,26 +92,24 @@ func TestAnOutageOfHalfTheTTLLosesNoLeaseWheneverItBegins(t *testing.T) {
 
 // The control: an outage that is longer than a lease is trusted costs it.
 func TestControlAnOutageOfTheWholeTTLLosesEveryLease(t *testing.T) {
-	assert.Equal(t, 3, lostIn(t, 10*time.Second, time.Second, 10*time.Second, silent))
+	assert.Equal(t, 3, lostIn(t, 10*time.Second, time.Second, 10*time.Second, outages["nothing is answered"]))
 }
 
 func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
 		hung := false
-		b.hook(func(h *hooks) {
-			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				if !hung {
-					hung = true
-					return allFail(batch, untilDone(ctx))
-				}
-				return do()
+		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+			if !hung {
+				hung = true
+				return lab.Hang(ctx, nil)
 			}
+			return call.Do()
 		})
 		time.Sleep(10*time.Second + 3*time.Second + time.Millisecond)
 		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
-		assert.Equal(t, 2, b.count("renew"))
+		assert.Equal(t, 2, b.Count(lab.Renew))
 	})
 }
 
@@ -129,22 +118,20 @@ func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
 func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 	for i := range 40 {
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
+			b := lab.New(memstore.New())
 			l := acquire(t, newClient(t, b), "k")
 			hanging, sent := 1+i%2, 0
-			b.hook(func(h *hooks) {
-				h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-					if sent++; sent <= hanging {
-						return allFail(batch, untilDone(ctx))
-					}
-					return do()
+			b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+				if sent++; sent <= hanging {
+					return lab.Hang(ctx, nil)
 				}
+				return call.Do()
 			})
 			time.Sleep(11 * time.Second)
 			err := l.Renew(t.Context())
 			assert.Equal(t, hanging == 2, err != nil, err)
 			time.Sleep(time.Second)
-			assert.Equal(t, hanging+1, b.count("renew"))
+			assert.Equal(t, hanging+1, b.Count(lab.Renew))
 			assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
 		})
 	}
@@ -154,21 +141,19 @@ func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
 	for n, places := range map[int][]int{2: {0, 1}, 17: {0, 8, 16}, 1000: {500}} {
 		for _, blocked := range places {
 			synctest.Test(t, func(t *testing.T) {
-				b := newHookedStore(memstore.New())
+				b := lab.New(memstore.New())
 				c := newClient(t, b)
 				leases := make([]*mongolock.Lease, n)
 				for i := range leases {
 					leases[i] = acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(10*time.Second))
 				}
-				b.hook(func(h *hooks) {
-					h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-						for _, r := range batch {
-							if r.ID == leases[blocked].ID() {
-								return allFail(batch, untilDone(ctx))
-							}
+				b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+					for _, r := range call.Batch {
+						if r.ID == leases[blocked].ID() {
+							return lab.Hang(ctx, nil)
 						}
-						return do()
 					}
+					return call.Do()
 				})
 				long := time.Hour
 				if n == 1000 { // the blocked one is lost after 10 s: a million renewals more show nothing
@@ -200,14 +185,14 @@ func (s slowLine) WithGroup(string) slog.Handler             { return s }
 
 func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b, mongolock.WithLogger(slog.New(slowLine{slog.DiscardHandler, 250 * time.Millisecond})))
 		var leases []*mongolock.Lease
 		for i := range 400 {
 			leases = append(leases, acquire(t, c, fmt.Sprint("k", i)))
 		}
 		for i := range 200 {
-			b.mem.Delete(fmt.Sprint("k", i))
+			b.Mem.Delete(fmt.Sprint("k", i))
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
 		for i, l := range leases[:200] {
@@ -224,24 +209,20 @@ func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
 // cannot be renewed. It returns when Done was closed, and when the deadline was.
 func doneAfter(t *testing.T, less, margin time.Duration) (done, deadline time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b, mongolock.WithMargin(margin))
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				g, err := do()
-				g.Left -= less
-				return g, err
-			}
-			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				return silent(ctx, 0, batch, do)
-			}
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			call.Grant.Left -= less
+			return err
 		})
+		b.On(lab.Renew, lab.Hang)
 		start := time.Now()
 		l := acquire(t, c, "k")
 		deadline = l.Remaining()
 		<-l.Done()
 		done = time.Since(start)
-		assert.Positive(t, b.count("renew"), "it was renewed before its deadline")
+		assert.Positive(t, b.Count(lab.Renew), "it was renewed before its deadline")
 	})
 	return done, deadline
 }
@@ -257,7 +238,7 @@ func TestDoneIsClosedAtTheDeadlineWhateverTheMargin(t *testing.T) {
 
 func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		l := acquire(t, newClient(t, b), "the key", mongolock.NoRenewal())
 		ended := false
 		ctx := l.Context(t.Context())
@@ -275,11 +256,7 @@ func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 			var log bytes.Buffer
 			slog.New(slog.NewTextHandler(&log, nil)).Info("held", "lease", l)
 			assert.NotContains(t, log.String(), l.ID())
-			b.hook(func(h *hooks) {
-				h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
-					return store.Ended{}, errNet
-				}
-			})
+			b.On(lab.Release, lab.Fail(errNet))
 			time.Sleep(40 * time.Second)
 		}
 		synctest.Wait()
@@ -289,13 +266,9 @@ func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 
 func TestReleaseReportsALossThoughTheDatabaseCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
-		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errNet
-			}
-		})
+		b.On(lab.Release, lab.Fail(errNet))
 		<-l.Done()
 		err := l.Release()
 		require.ErrorIs(t, err, mongolock.ErrLost)
@@ -315,11 +288,9 @@ func TestALeaseThatIsNotRenewedEndsInTimeForWhoeverWaitsForThat(t *testing.T) {
 		} {
 			t.Run(wait+", "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := newHookedStore(memstore.New())
-					b.hook(func(h *hooks) {
-						h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-							return allFail(batch, fault(ctx))
-						}
+					b := lab.New(memstore.New())
+					b.On(lab.Renew, func(ctx context.Context, _ *lab.Call) error {
+						return fault(ctx)
 					})
 					c := newClient(t, b, mongolock.TTL(10*time.Second))
 					var all []*mongolock.Lease
@@ -345,19 +316,17 @@ func TestALeaseThatIsNotRenewedEndsInTimeForWhoeverWaitsForThat(t *testing.T) {
 // A store that is slow does not come to all renewals in time.
 func TestALeaseWhoseRenewalHasToWaitEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		var mu sync.Mutex // protects renewed
 		renewed := map[string]bool{}
-		b.hook(func(h *hooks) {
-			h.renew = func(_ context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				time.Sleep(800 * time.Millisecond)
-				mu.Lock()
-				defer mu.Unlock()
-				for _, r := range batch {
-					renewed[r.Key] = true
-				}
-				return do()
+		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
+			time.Sleep(800 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range call.Batch {
+				renewed[r.Key] = true
 			}
+			return call.Do()
 		})
 		c := newClient(t, b, mongolock.TTL(10*time.Second))
 		var all []*mongolock.Lease

@@ -14,15 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
-		renewalsFail(b, errNet)
-		next := acquire(t, newClient(t, b.mem), "k")
+		b.On(lab.Renew, lab.Fail(errNet))
+		next := acquire(t, newClient(t, b.Mem), "k")
 		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
 		for range 3 {
 			assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
@@ -33,11 +34,11 @@ func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
 }
 
 func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Renew(t.Context())) // the store would honour the lease until 50 s
-		b.mem.Break(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, "why", false)
+		b.Mem.Break(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, "why", false)
 		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrBroken)
 		lost := time.Now()
 		synctest.Wait()
@@ -52,20 +53,15 @@ func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
 }
 
 func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-				time.Sleep(time.Second)
-				return do()
-			}
-		})
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.On(lab.Release, lab.Slow(time.Second, 0))
 		l := acquire(t, newClient(t, s), "k")
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { release(t, l) })
 		}
 		wg.Wait()
-		assert.Equal(t, 1, b.count("release"), "commands")
+		assert.Equal(t, 1, b.Count(lab.Release), "commands")
 		mustBeFree(t, b, "k")
 	})
 }
@@ -73,30 +69,30 @@ func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
 func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-				fail := func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+				fail := func(_ context.Context, call *lab.Call) error {
 					if applied {
-						do()
+						_ = call.Do()
 					}
-					return store.Ended{}, errNet
+					return errNet
 				}
 				c := newClient(t, s)
-				b.hook(func(h *hooks) { h.release = fail })
+				b.On(lab.Release, fail)
 				l := acquire(t, c, "k")
 				err := l.Release()
 				assert.ErrorIs(t, err, errNet)
 				assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 				assert.NotErrorIs(t, err, mongolock.ErrLost)
 				assert.ErrorIs(t, l.Release(), errNet)
-				b.hook(func(h *hooks) { h.release = nil })
+				b.On(lab.Release, nil)
 				release(t, l)
 				mustBeFree(t, b, "k")
 
-				b.hook(func(h *hooks) { h.release = fail })
+				b.On(lab.Release, fail)
 				l = acquire(t, c, "k2")
 				assert.ErrorIs(t, l.Release(), errNet)
 				time.Sleep(5 * time.Second)
-				b.hook(func(h *hooks) { h.release = nil })
+				b.On(lab.Release, nil)
 				time.Sleep(6 * time.Second)
 				mustBeFree(t, b, "k2")
 				release(t, l)
@@ -106,34 +102,25 @@ func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T)
 }
 
 func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errNet
-			}
-		})
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		b.On(lab.Release, lab.Fail(errNet))
 		l := acquire(t, newClient(t, s), "k")
 		assert.ErrorIs(t, l.Release(), errNet)
 		time.Sleep(40 * time.Second)
-		b.reset()
+		b.Reset()
 		release(t, l) // the lease has expired, so nothing is left to release
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.total(), "commands")
+		assert.Zero(t, b.Count(), "commands")
 	})
 }
 
 // Close finds its leases while their holders release them: there is nothing left for it to ask for.
 func TestCloseSendsNoReleaseOfNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		leases := mongolock.Leases{acquire(t, c, "a"), acquire(t, c, "b")}
-		b.hook(func(h *hooks) {
-			h.release = func(_ context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-				time.Sleep(3 * time.Second)
-				return do()
-			}
-		})
+		b.On(lab.Release, lab.Slow(3*time.Second, 0))
 		var holders sync.WaitGroup
 		for _, l := range leases {
 			holders.Go(func() { assert.NoError(t, l.Release()) })
@@ -143,40 +130,27 @@ func TestCloseSendsNoReleaseOfNoLease(t *testing.T) {
 		assert.NoError(t, c.Close())
 		tookBetween(t, start, 2*time.Second, 2*time.Second)
 		holders.Wait()
-		assert.Equal(t, len(leases), b.count("release"), "one of each holder")
+		assert.Equal(t, len(leases), b.Count(lab.Release), "one of each holder")
 	})
 }
 
 func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
-	for name, cut := range map[string]func(*hooks){
-		"hanging": func(h *hooks) {
-			h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errors.Join(untilDone(ctx), store.ErrNotApplied)
-			}
-			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, untilDone(ctx)
-			}
-		},
-		"no server to send it to": func(h *hooks) {
-			h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errors.Join(untilDone(ctx), store.ErrNotApplied)
-			}
-			h.release = func(ctx context.Context, _ store.Ref, _ func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errors.Join(untilDone(ctx), store.ErrNotApplied)
-			}
-		},
-	} {
+	neverSent := func(ctx context.Context, call *lab.Call) error {
+		return errors.Join(lab.Hang(ctx, call), store.ErrNotApplied)
+	}
+	for name, released := range map[string]lab.Hook{"hanging": lab.Hang, "no server to send it to": neverSent} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 				c := newClient(t, s)
 				l := acquire(t, c, "k")
 				waiter := inBackground(t.Context(), c, "k")
 				synctest.Wait()
-				b.hook(cut)
+				b.On(lab.Transfer, neverSent)
+				b.On(lab.Release, released)
 				start := time.Now()
 				assert.Error(t, l.Release(), "the store hangs")
 				tookBetween(t, start, time.Second, 5*time.Second)
-				b.hook(func(h *hooks) { *h = hooks{} })
+				b.All(nil)
 				assert.NoError(t, (<-waiter).err)
 			})
 		})
@@ -184,16 +158,16 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 }
 
 func TestReleaseOfAKeyThatWasDeletedByHandReportsTheLoss(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
-		b.mem.Delete("k")
+		b.Mem.Delete("k")
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
 	})
 }
 
 func TestAReleaseAfterMinHoldFreesTheKeyAtOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MinHold(20*time.Second))
 		wait := inBackground(t.Context(), c, "k")
@@ -226,7 +200,7 @@ func (s slowLog) Handle(context.Context, slog.Record) error {
 
 func TestCloseAtTheMomentOfALossWaitsForTheMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		log := slowLog{slog.DiscardHandler, make(chan struct{}, 1)}
 		c := newClient(t, b, mongolock.WithLogger(slog.New(log)), mongolock.WithMargin(2*time.Second))
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
@@ -234,7 +208,7 @@ func TestCloseAtTheMomentOfALossWaitsForTheMargin(t *testing.T) {
 		lost := time.Now()
 		<-log.begun
 		go c.Close()
-		acquire(t, newClient(t, b.mem), "k")
+		acquire(t, newClient(t, b.Mem), "k")
 		tookBetween(t, lost, 2*time.Second, 3*time.Second)
 	})
 }

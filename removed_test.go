@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -23,13 +24,13 @@ func TestAWaiterNoticesWithinAMinuteThatItsOwnProcessesLeaseWasRemovedByHand(t *
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newHookedStore(memstore.New())
+				b := lab.New(memstore.New())
 				c := newClient(t, b)
 				removed := acquire(t, c, "k", opts...)
 				wait := inBackground(t.Context(), c, "k")
 				time.Sleep(10 * time.Minute)
 				require.NoError(t, removed.Err())
-				b.mem.Delete("k")
+				b.Mem.Delete("k")
 				start := time.Now()
 				r := <-wait
 				require.NoError(t, r.err)
@@ -43,17 +44,17 @@ func TestAWaiterNoticesWithinAMinuteThatItsOwnProcessesLeaseWasRemovedByHand(t *
 
 func TestAWaiterBehindItsOwnProcessesLeaseReadsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		l := acquire(t, c, "k", mongolock.TTL(24*time.Hour), mongolock.NoRenewal())
 		for range 50 {
 			inBackground(t.Context(), c, "k", mongolock.MaxWait(20*time.Hour))
 		}
 		time.Sleep(time.Minute)
-		b.reset()
+		b.Reset()
 		time.Sleep(time.Hour)
-		assert.Equal(t, b.total(), b.count("look"), "all calls are reads")
-		assert.LessOrEqual(t, b.total(), 101, "and there are this many in an hour")
+		assert.Equal(t, b.Count(), b.Count(lab.Look), "all calls are reads")
+		assert.LessOrEqual(t, b.Count(), 101, "and there are this many in an hour")
 		assert.NoError(t, l.Err())
 		assert.NoError(t, c.Close())
 	})

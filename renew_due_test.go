@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -28,20 +29,16 @@ func TestManyLeasesMayFallDueWhileTheirHoldersRenewThem(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 				c, start := newClient(t, s), time.Now()
 				leases, want := make([]*mongolock.Lease, 300), make([]error, 300)
 				for i := range leases {
 					leases[i] = acquire(t, c, fmt.Sprint(i))
 					time.Sleep(time.Millisecond)
 				}
-				slowRenewals(b, time.Second)
-				b.hook(func(h *hooks) {
-					slow := h.renew
-					h.renew = func(ctx context.Context, bulk []store.Renewal, do func() []store.Renewed) []store.Renewed {
-						assert.NotEmpty(t, bulk)
-						return slow(ctx, bulk, do)
-					}
+				b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
+					assert.NotEmpty(t, call.Batch)
+					return lab.Slow(time.Second/2, time.Second/2)(ctx, call)
 				})
 				time.Sleep(10*time.Second - time.Since(start) - time.Millisecond) // the first is due at 10 s
 				var calls sync.WaitGroup

@@ -13,10 +13,10 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/disktest"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 	"github.com/mongolock/mongolock/store/memstore"
-	"github.com/mongolock/mongolock/store/storetest"
 )
 
 // inMemoryAndInFiles runs a test on either store, in virtual time.
@@ -188,12 +188,12 @@ func TestOneBehindASmallerNumberIsToldOnceItFits(t *testing.T) {
 }
 
 func TestAWeightThatCanNeverFitIsAnErrorWithoutACommand(t *testing.T) {
-	f := storetest.NewFaulty(memstore.New())
+	f := lab.New(memstore.New())
 	c := versionOf(t, f)
 	for _, acquire := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.Acquire, c.TryAcquire} {
 		_, err := acquire(t.Context(), "smtp", mongolock.OneOf(5), mongolock.Weight(6))
 		require.EqualError(t, err, "mongolock: Weight(6): there are 5 permits")
 		assert.False(t, errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrModeMismatch))
 	}
-	assert.Zero(t, f.Calls(storetest.OpAcquire))
+	assert.Zero(t, f.Count(lab.Acquire))
 }

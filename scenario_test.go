@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -71,62 +71,49 @@ func toldInTime(l *mongolock.Lease, rival <-chan result, margin time.Duration) s
 }
 
 func deadlineUnderSlowReplies(t *testing.T) string {
-	b := newHookedStore(memstore.New())
-	b.hook(func(h *hooks) {
-		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-			defer time.Sleep(4 * time.Second)
-			return do()
-		}
-		h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-			return store.Ended{}, errNet
-		}
-	})
+	b := lab.New(memstore.New())
+	b.On(lab.Acquire, lab.Slow(0, 4*time.Second))
+	b.On(lab.Release, lab.Fail(errNet))
 	l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second), mongolock.NoRenewal())
-	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+	rival := inBackground(t.Context(), newClient(t, b.Mem), "k")
 	return toldInTime(l, rival, 950*time.Millisecond)
 }
 
 // marginAgainst cuts a holder off from the store. Timers may be late by half a second.
 func marginAgainst(t *testing.T, margin time.Duration) string {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	l := acquire(t, newClient(t, b, mongolock.WithMargin(margin)), "k")
-	renewalsFail(b, errNet)
-	b.hook(func(h *hooks) {
-		h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-			return store.Ended{}, errNet
-		}
-	})
-	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+	b.On(lab.Renew, lab.Fail(errNet))
+	b.On(lab.Release, lab.Fail(errNet))
+	rival := inBackground(t.Context(), newClient(t, b.Mem), "k")
 	return toldInTime(l, rival, 0)
 }
 
 // lateRelease lets the removal of a lost lease arrive when the next holder has the key.
 // A removal by key alone removes that holder.
 func lateRelease(t *testing.T, byKey bool) string {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	l := acquire(t, newClient(t, b), "k")
-	renewalsFail(b, errNet)
-	b.hook(func(h *hooks) {
-		h.release = func(_ context.Context, r store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-			time.Sleep(2 * time.Second)
-			if byKey {
-				b.mem.Delete(r.Key)
-			}
-			return do()
+	b.On(lab.Renew, lab.Fail(errNet))
+	b.On(lab.Release, func(_ context.Context, call *lab.Call) error {
+		time.Sleep(2 * time.Second)
+		if byKey {
+			b.Mem.Delete(call.Key)
 		}
+		return call.Do()
 	})
-	next := acquire(t, newClient(t, b.mem), "k")
+	next := acquire(t, newClient(t, b.Mem), "k")
 	_ = l.Release()
 	time.Sleep(3 * time.Second)
-	if _, err := newClient(t, b.mem).TryAcquire(t.Context(), "k"); err == nil && next.Err() == nil {
+	if _, err := newClient(t, b.Mem).TryAcquire(t.Context(), "k"); err == nil && next.Err() == nil {
 		return "two live leases"
 	}
 	return ""
 }
 
 func unknownOutcome(t *testing.T) string {
-	b := newHookedStore(memstore.New())
-	b.hook(func(h *hooks) { h.acquire = unknownOutcomes["applied, reply lost"] })
+	b := lab.New(memstore.New())
+	b.On(lab.Acquire, unknownOutcomes["applied, reply lost"])
 	if _, err := newClient(t, b).TryAcquire(t.Context(), "k"); err == nil {
 		return "granted"
 	}
@@ -138,24 +125,22 @@ func unknownOutcome(t *testing.T) string {
 }
 
 func lossWithALiveStore(t *testing.T) string {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	l := acquire(t, newClient(t, b), "k", mongolock.MaxHold(10*time.Second))
-	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+	rival := inBackground(t.Context(), newClient(t, b.Mem), "k")
 	return toldInTime(l, rival, 990*time.Millisecond)
 }
 
 func handOverOrder(t *testing.T) (violation string) {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	c := newClient(t, b)
 	l := acquire(t, c, "k")
-	b.hook(func(h *hooks) {
-		h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-			g, err := do()
-			if l.Err() == nil {
-				violation = "the next holder has the key, and the last one was not told"
-			}
-			return g, err
+	b.On(lab.Transfer, func(_ context.Context, call *lab.Call) error {
+		err := call.Do()
+		if l.Err() == nil {
+			violation = "the next holder has the key, and the last one was not told"
 		}
+		return err
 	})
 	wait := inBackground(t.Context(), c, "k")
 	synctest.Wait()
@@ -169,22 +154,17 @@ func handOverOrder(t *testing.T) (violation string) {
 // cleanUpBesideAClaim lets a second claim succeed while the first one, whose outcome is
 // unknown, is still being cleaned up.
 func cleanUpBesideAClaim(t *testing.T) string {
-	b := newHookedStore(memstore.New())
+	b := lab.New(memstore.New())
 	c := newClient(t, b)
-	b.hook(func(h *hooks) {
-		h.acquire = unknownOutcomes["not applied"]
-		h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
-			time.Sleep(time.Second)
-			return do()
-		}
-	})
+	b.On(lab.Acquire, unknownOutcomes["not applied"])
+	b.On(lab.Undo, lab.Slow(time.Second, 0))
 	if _, err := c.TryAcquire(t.Context(), "k"); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
 		return "not unknown"
 	}
-	b.hook(func(h *hooks) { h.acquire = nil })
+	b.On(lab.Acquire, nil)
 	l := acquire(t, c, "k")
 	time.Sleep(2 * time.Second)
-	if _, err := newClient(t, b.mem, mongolock.WithOwner("rival")).TryAcquire(t.Context(), "k"); err == nil && l.Err() == nil {
+	if _, err := newClient(t, b.Mem, mongolock.WithOwner("rival")).TryAcquire(t.Context(), "k"); err == nil && l.Err() == nil {
 		return "two live leases"
 	}
 	return ""

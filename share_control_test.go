@@ -8,28 +8,25 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
-
-// A lineIgnoringStore lets readers join although a writer waits.
-type lineIgnoringStore struct{ *memstore.Store }
-
-func (s lineIgnoringStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if c.Mode != store.Exclusive {
-		all, _ := s.Look(ctx, []string{c.Key})
-		for _, w := range all[0].Line {
-			_, _ = s.Leave(ctx, c.Key, w.Place, false)
-		}
-	}
-	return s.Store.Acquire(ctx, c)
-}
 
 // This controls TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut: if readers ignore the
 // line, they do keep it out.
 func TestControlReadersThatIgnoreTheLineKeepAWriterOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := lineIgnoringStore{memstore.New()}
+		s := lab.New(memstore.New())
+		s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error { // readers join although a writer waits
+			if call.Claim.Mode != store.Exclusive {
+				all, _ := s.Mem.Look(ctx, []string{call.Key})
+				for _, w := range all[0].Line {
+					_, _ = s.Mem.Leave(ctx, call.Key, w.Place, false)
+				}
+			}
+			return call.Do()
+		})
 		stop := streamOfReaders(t, s, 4*time.Second)
 		defer stop()
 		time.Sleep(10*time.Second + 700*time.Millisecond)

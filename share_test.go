@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		var readers []*mongolock.Lease
 		for range 3 {
@@ -48,7 +49,7 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 }
 
 func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
@@ -79,7 +80,7 @@ func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
 
 // Heavy and light claims of two clients, each of which comes again as soon as it has had its permits.
 func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
@@ -116,7 +117,7 @@ func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
 }
 
 func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		three := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(3))
 		six := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(6))
@@ -144,7 +145,7 @@ func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
 
 // So an operator lowers the number of permits at run time.
 func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c, operator := newClient(t, s), newClient(t, s)
 		one := func() *mongolock.Lease { return acquire(t, c, "k", mongolock.OneOf(4)) }
 		held := []*mongolock.Lease{one(), one(), one()}
@@ -180,11 +181,11 @@ func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
 
 // A dead waiter is not passed that was not offered the key: it counts until its place is stale.
 func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.Weight(2))
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Permits}, Limit: 4, Weight: 3, TTL: time.Minute}
 		dead.Place = store.NewPlace(store.Permits, 4, 3, "dead")
-		_, err := b.mem.Acquire(t.Context(), dead)
+		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()
 		light := acquire(t, newClient(t, s), "k", mongolock.OneOf(4))
@@ -196,14 +197,14 @@ func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
 
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
 			}
 			for i, ttl := range []time.Duration{time.Hour, 20 * time.Second, time.Minute} {
 				dead := store.Claim{Ref: store.Ref{Key: "k", ID: fmt.Sprint(i), Mode: store.Permits}, Limit: 3, TTL: ttl}
-				_, err := b.mem.Acquire(t.Context(), dead)
+				_, err := b.Mem.Acquire(t.Context(), dead)
 				require.NoError(t, err)
 			}
 			start := time.Now()
@@ -280,7 +281,7 @@ func TestASharedLeaseCannotBeDetached(t *testing.T) {
 }
 
 func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
 		<-lost.Done()
@@ -296,7 +297,7 @@ func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
 
 // The workers of one process release permits and acquire them again in a loop.
 func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		busy, other := newClient(t, s), newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -323,20 +324,15 @@ func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) 
 }
 
 func TestASharedClaimOfUnknownOutcomeIsCleanedUpWithoutHarmToOtherHolders(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
 		stays := acquire(t, c, "k", mongolock.Shared())
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				_, _ = do()
-				return store.Grant{}, errNet
-			}
-		})
+		b.On(lab.Acquire, lab.LoseReply(errNet))
 		_, err := c.TryAcquire(t.Context(), "k", mongolock.Shared())
 		assert.ErrorIs(t, err, errNet)
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(time.Second)
-		b.hook(func(h *hooks) { h.acquire = nil })
+		b.On(lab.Acquire, nil)
 		status, err := c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		if assert.Len(t, status.Holders, 1) {
@@ -348,14 +344,9 @@ func TestASharedClaimOfUnknownOutcomeIsCleanedUpWithoutHarmToOtherHolders(t *tes
 
 func TestAReaderThatTimesOutBehindAReaderDoesNotGetErrHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				time.Sleep(5 * time.Second)
-				return do()
-			}
-		})
+		b.On(lab.Acquire, lab.Slow(5*time.Second, 0))
 		first := inBackground(t.Context(), c, "k", mongolock.Shared())
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

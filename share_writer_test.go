@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -40,7 +41,7 @@ func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mo
 func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 				var opts []mongolock.ClientOption
 				slack := 10 * time.Millisecond
 				if !feed {
@@ -65,7 +66,7 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 }
 
 func TestAWriterThatGivesUpDoesNotGiveUpAnotherWritersPlace(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -85,17 +86,17 @@ func TestAWriterThatGivesUpDoesNotGiveUpAnotherWritersPlace(t *testing.T) {
 
 // A writer that died while it waited keeps readers out for half a minute.
 func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		one := newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Place: store.NewPlace(store.Exclusive, 1, 1, "")}
-		_, err := b.mem.Acquire(t.Context(), dead)
+		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()
-		b.reset()
+		b.Reset()
 		l := acquire(t, newClient(t, s), "k", mongolock.Shared())
 		tookBetween(t, start, 30*time.Second, 30*time.Second+50*time.Millisecond)
-		assert.LessOrEqual(t, b.count("acquire"), 4, "claims sent meanwhile")
+		assert.LessOrEqual(t, b.Count(lab.Acquire), 4, "claims sent meanwhile")
 		release(t, l)
 		release(t, reader)
 	})
@@ -104,7 +105,7 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
 // A writer has to show that it lives for as long as it waits.
 func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())

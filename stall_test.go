@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -17,7 +18,7 @@ import (
 const maxStall = time.Minute
 
 func TestWorkThatReportsProgressKeepsItsLeaseAndWorkThatStopsLosesIt(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.MaxStall(maxStall))
 		ctx := l.Context(t.Context())
 		for range 600 { // ten hours
@@ -27,10 +28,10 @@ func TestWorkThatReportsProgressKeepsItsLeaseAndWorkThatStopsLosesIt(t *testing.
 		}
 		assert.Greater(t, l.Remaining(), 18*time.Second, "renewed as any")
 		last := time.Now()
-		rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+		rival := inBackground(t.Context(), newClient(t, b.Mem), "k")
 		<-l.Done()
 		tookBetween(t, last, maxStall, maxStall)
-		b.reset()
+		b.Reset()
 		for _, err := range []error{l.Err(), context.Cause(ctx), l.Renew(t.Context())} {
 			assert.ErrorIs(t, err, mongolock.ErrStalled)
 			assert.ErrorIs(t, err, mongolock.ErrLost)
@@ -45,7 +46,7 @@ func TestWorkThatReportsProgressKeepsItsLeaseAndWorkThatStopsLosesIt(t *testing.
 		assert.GreaterOrEqual(t, gap, time.Second, "a margin in which the work can stop")
 		assert.Less(t, gap, 2*time.Second)
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.count("renew"), "renewals of a stalled lease")
+		assert.Zero(t, b.Count(lab.Renew), "renewals of a stalled lease")
 		assert.NoError(t, next.lease.Err())
 	})
 }
@@ -57,7 +58,7 @@ func TestALeaseWithoutProgressEndsThoughItsTTLIsLonger(t *testing.T) {
 		"MaxHold is longer": {mongolock.MaxHold(2 * maxStall)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
 				l := acquire(t, newClient(t, s, mongolock.MaxStall(maxStall)), "k", opts...)
 				start := time.Now()
 				assert.LessOrEqual(t, l.Remaining(), maxStall)
@@ -80,10 +81,10 @@ func TestTheFirstEndOfALeaseIsItsCause(t *testing.T) {
 		"no stall":  {mongolock.MaxStall(time.Hour), true, mongolock.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 				l := acquire(t, newClient(t, s, mongolock.MaxStall(maxStall)), "k", c.opt)
 				if c.down {
-					allHang(b)
+					b.All(lab.Hang)
 				}
 				<-l.Done()
 				assert.ErrorIs(t, l.Err(), c.want)

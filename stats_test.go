@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,29 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestStatsCountLeasesFromGrantToRelease(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		client := newClient(t, s)
 		leases := []*mongolock.Lease{acquire(t, client, "a"), acquire(t, client, "b", mongolock.Shared()), acquire(t, client, "b", mongolock.Shared())}
 		stats := client.Stats()
 		assert.Equal(t, "mongolock", stats.Package)
 		assert.Equal(t, 3, stats.Held)
 		assert.Zero(t, stats.Unreleased)
-		b.hook(func(h *hooks) {
-			h.release = func(context.Context, store.Ref, func() (store.Ended, error)) (store.Ended, error) {
-				return store.Ended{}, errors.New("down")
-			}
-		})
+		b.On(lab.Release, lab.Fail(errors.New("down")))
 		assert.Error(t, leases[0].Release())
 		stats = client.Stats()
 		assert.Equal(t, 2, stats.Held)
 		assert.Equal(t, 1, stats.Unreleased, "one that has ended and may still keep its key")
-		b.hook(func(h *hooks) { h.release = nil })
+		b.On(lab.Release, nil)
 		for _, l := range leases {
 			release(t, l)
 		}
@@ -113,7 +109,7 @@ func TestStatsTellHowManyComeFirst(t *testing.T) {
 }
 
 func TestTheOldestRenewalGrowsWhileRenewalsFail(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		client := newClient(t, s)
 		lease := acquire(t, client, "k") // TTL 30 s: renewed every 10 s
 		acquire(t, client, "kept for a day", mongolock.NoRenewal(), mongolock.TTL(24*time.Hour))
@@ -122,11 +118,7 @@ func TestTheOldestRenewalGrowsWhileRenewalsFail(t *testing.T) {
 			assert.LessOrEqual(t, client.Stats().OldestRenewal, 10*time.Second)
 		}
 		time.Sleep(time.Second) // past the renewal of this very moment
-		b.hook(func(h *hooks) {
-			h.renew = func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-				return []store.Renewed{{Err: errors.New("down")}}
-			}
-		})
+		b.On(lab.Renew, lab.Fail(errors.New("down")))
 		time.Sleep(20 * time.Second)
 		assert.Greater(t, client.Stats().OldestRenewal, 19*time.Second)
 		<-lease.Done()
@@ -164,18 +156,10 @@ func TestStatsTellTheStateOfTheFeed(t *testing.T) {
 	})
 }
 
-// A brokenFeedStore has a feed that ends with an error, again and again.
-type brokenFeedStore struct{ *countingStore }
-
-func (brokenFeedStore) Notify(context.Context, ...store.Notice) error { return nil }
-
-func (brokenFeedStore) Watch(context.Context, store.Audience) iter.Seq2[store.Notice, error] {
-	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.New("down")) }
-}
-
 func TestAFeedThatCannotBeOpenedIsBeingOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := brokenFeedStore{newCountingStore()}
+		s := lab.New(memstore.New())
+		s.On(lab.Watch, lab.Fail(errors.New("down")))
 		client, rival := newClient(t, s), newClient(t, s)
 		theirs := acquire(t, rival, "k")
 		got := inBackground(t.Context(), client, "k")

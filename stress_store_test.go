@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -14,9 +15,39 @@ import (
 // A faultyStore is one client's connection to the store. At random it delays, loses and
 // fails calls, or applies them late.
 type faultyStore struct {
-	*hookedStore
+	*lab.Store
 	mu  sync.Mutex // protects rng
 	rng *rand.Rand
+}
+
+// A grantedStore tells the checker of each grant, whether or not its answer arrives.
+type grantedStore struct {
+	*memstore.Store
+	checker *grantChecker
+}
+
+func (s grantedStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	g, err := s.Store.Acquire(ctx, c)
+	if err == nil {
+		s.checker.grant(c, g)
+	}
+	return g, err
+}
+
+func (s grantedStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	g, err := s.Store.Transfer(ctx, from, to)
+	if err == nil {
+		s.checker.grant(to, g)
+	}
+	return g, err
+}
+
+func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultyStore {
+	m := &faultyStore{Store: lab.New(grantedStore{mem, r}), rng: rand.New(rand.NewPCG(seed, 7))}
+	for _, op := range []lab.Op{lab.Acquire, lab.Transfer, lab.Renew, lab.Release, lab.Undo, lab.Look} {
+		m.On(op, m.fault)
+	}
+	return m
 }
 
 func (m *faultyStore) roll(n int) int {
@@ -29,9 +60,8 @@ func (m *faultyStore) some(most time.Duration) time.Duration {
 	return time.Duration(m.roll(int(most)))
 }
 
-// answerOrFault calls do, unless the request is lost, and returns its answer, unless a
-// fault takes its place.
-func answerOrFault[T any](ctx context.Context, m *faultyStore, do func() T) (answer T, fault error) {
+// fault makes the call, unless the request is lost, and answers it, unless a fault takes the answer's place.
+func (m *faultyStore) fault(ctx context.Context, call *lab.Call) error {
 	wait := func(most time.Duration) error {
 		select {
 		case <-time.After(m.some(most)):
@@ -43,77 +73,27 @@ func answerOrFault[T any](ctx context.Context, m *faultyStore, do func() T) (ans
 	delay := 30 * time.Millisecond
 	switch roll := m.roll(100); {
 	case roll < 40:
-		return do(), nil
+		return call.Do()
 	case roll < 75:
 		if roll >= 65 {
 			delay = stressTTL
 		}
 		if err := wait(delay); err != nil {
-			return answer, errors.Join(err, store.ErrNotApplied)
+			return errors.Join(err, store.ErrNotApplied)
 		}
-		answer = do()
-		return answer, wait(delay)
+		_ = call.Do()
+		return wait(delay)
 	case roll < 82: // the reply is lost
-		_ = do()
-		return answer, errNet
+		_ = call.Do()
+		return errNet
 	case roll < 86: // the reply never comes
-		_ = do()
-		return answer, untilDone(ctx)
+		_ = call.Do()
+		return lab.Hang(ctx, call)
 	case roll < 90: // the request is lost
-		return answer, errNet
+		return errNet
 	case roll < 95: // the request is known to be lost
-		return answer, errors.Join(errNet, store.ErrNotApplied)
+		return errors.Join(errNet, store.ErrNotApplied)
 	}
-	late := m.some(3 * stressTTL) // applied after the caller gave up
-	go func() { time.Sleep(late); _ = do() }()
-	return answer, errNet
-}
-
-type answered[T any] struct {
-	value T
-	err   error
-}
-
-func answerOf[T any](value T, err error) answered[T] { return answered[T]{value, err} }
-
-// callOrFault is answerOrFault for a call that may return an error of its own.
-func callOrFault[T any](ctx context.Context, m *faultyStore, do func() (T, error)) (none T, err error) {
-	a, fault := answerOrFault(ctx, m, func() answered[T] { return answerOf(do()) })
-	if fault != nil {
-		return none, fault
-	}
-	return a.value, a.err
-}
-
-func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultyStore {
-	m := &faultyStore{hookedStore: newHookedStore(mem), rng: rand.New(rand.NewPCG(seed, 7))}
-	claim := func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-		return callOrFault(ctx, m, func() (store.Grant, error) {
-			g, err := do()
-			if err == nil {
-				r.grant(c, g)
-			}
-			return g, err
-		})
-	}
-	m.hook(func(h *hooks) {
-		h.acquire, h.transfer = claim, claim
-		h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-			answers, fault := answerOrFault(ctx, m, do)
-			if fault != nil {
-				return allFail(batch, fault)
-			}
-			return answers
-		}
-		h.release = func(ctx context.Context, _ store.Ref, do func() (store.Ended, error)) (store.Ended, error) {
-			return callOrFault(ctx, m, do)
-		}
-		h.undo = func(ctx context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
-			return callOrFault(ctx, m, do)
-		}
-		h.look = func(ctx context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-			return callOrFault(ctx, m, do)
-		}
-	})
-	return m
+	call.Late(m.some(3 * stressTTL)) // applied after the caller gave up
+	return errNet
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 const ticketMark = "mongolock1."
@@ -52,7 +54,7 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 		"a TTL too long":    {ticketWith(map[string]any{"d": 2 * year}), "TTL of 17520h"},
 		"a note too long":   {ticketWith(map[string]any{"n": strings.Repeat("n", 1025)}), "note has 1025 bytes"},
 	}
-	s := newCountingStore()
+	s := lab.New(memstore.New())
 	client := connect(s)
 	defer client.Close()
 	for name, b := range broken {
@@ -63,11 +65,11 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 			assert.NotErrorIs(t, err, mongolock.ErrLost)
 		})
 	}
-	assert.Zero(t, s.n.Load(), "store calls")
+	assert.Zero(t, s.Count(), "store calls")
 }
 
 func TestATicketThatNamesNoHolderIsLostAndItsIDStaysSecret(t *testing.T) {
-	client := connect(newCountingStore())
+	client := connect(memstore.New())
 	defer client.Close()
 	_, err := client.Resume(t.Context(), ticketWith(nil))
 	assert.ErrorIs(t, err, mongolock.ErrLost)
@@ -75,7 +77,7 @@ func TestATicketThatNamesNoHolderIsLostAndItsIDStaysSecret(t *testing.T) {
 }
 
 func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
-	client := connect(newCountingStore(), mongolock.WithMargin(time.Second))
+	client := connect(memstore.New(), mongolock.WithMargin(time.Second))
 	defer client.Close()
 	ticket, err := acquire(t, client, "k").Detach(t.Context())
 	require.NoError(t, err)
@@ -104,7 +106,7 @@ func FuzzTicket(f *testing.F) {
 	f.Add("mongolock0.e30")
 	f.Add("")
 
-	client := connect(newCountingStore())
+	client := connect(memstore.New())
 	f.Cleanup(func() { client.Close() })
 	f.Fuzz(func(t *testing.T, ticket string) {
 		lease, err := client.Resume(context.Background(), ticket)

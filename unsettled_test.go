@@ -13,36 +13,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // withUnsettledClaim runs a test with a claim that was granted and whose reply was lost, on a
 // store that fails until it is mended. Clean-ups take a second there.
-func withUnsettledClaim(t *testing.T, test func(t *testing.T, c *mongolock.Client, b *hookedStore, mend func())) {
+func withUnsettledClaim(t *testing.T, test func(t *testing.T, c *mongolock.Client, b *lab.Store, mend func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				_, err := do()
-				return store.Grant{}, errors.Join(err, errNet)
-			}
-			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) {
-				time.Sleep(time.Second)
-				return false, errNet
-			}
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			return errors.Join(err, errNet)
+		})
+		b.On(lab.Undo, func(context.Context, *lab.Call) error {
+			time.Sleep(time.Second)
+			return errNet
 		})
 		_, err := c.TryAcquire(t.Context(), "k")
 		require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		synctest.Wait()
-		test(t, c, b, func() { b.hook(func(h *hooks) { *h = hooks{} }) })
+		test(t, c, b, func() { b.All(nil) })
 	})
 }
 
 func TestACallIsNotAnsweredByACleanUpThatBeganBeforeItAndFails(t *testing.T) {
-	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, _ *hookedStore, mend func()) {
+	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, _ *lab.Store, mend func()) {
 		mend() // a clean-up is under way, and will fail all the same
 		l, err := c.TryAcquire(t.Context(), "k")
 		require.NoError(t, err)
@@ -51,7 +50,7 @@ func TestACallIsNotAnsweredByACleanUpThatBeganBeforeItAndFails(t *testing.T) {
 }
 
 func TestCloseGoesOnCleaningUp(t *testing.T) {
-	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *hookedStore, mend func()) {
+	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *lab.Store, mend func()) {
 		time.AfterFunc(3*time.Second, mend)
 		assert.NoError(t, c.Close())
 		mustBeFree(t, b, "k")
@@ -62,9 +61,9 @@ func TestCloseGoesOnCleaningUp(t *testing.T) {
 // answers nothing.
 func withHungClaims(t *testing.T, n int, test func(t *testing.T, c *mongolock.Client, key func(int) string)) {
 	t.Helper()
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		c := newClient(t, s)
-		allHang(b)
+		b.All(lab.Hang)
 		key := func(i int) string { return fmt.Sprintf("k%04d", i) }
 		var wg sync.WaitGroup
 		for i := range n {
@@ -72,7 +71,7 @@ func withHungClaims(t *testing.T, n int, test func(t *testing.T, c *mongolock.Cl
 		}
 		wg.Wait()
 		test(t, c, key)
-		b.hook(func(h *hooks) { *h = hooks{} })
+		b.All(nil)
 	})
 }
 
@@ -121,16 +120,14 @@ func TestAnAcquireDoesNotQueueBehindCleanUpsOfOtherKeys(t *testing.T) {
 func TestWithManyClaimsUnsettledNoOthersAreSent(t *testing.T) {
 	const most, calls = 4096, 5000
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		c := newClient(t, b)
 		sent := 0
-		b.hook(func(h *hooks) {
-			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				sent++
-				return store.Grant{}, errNet
-			}
-			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		b.On(lab.Acquire, func(context.Context, *lab.Call) error {
+			sent++
+			return errNet
 		})
+		b.On(lab.Undo, lab.Fail(errNet))
 		for i := range calls {
 			_, err := c.TryAcquire(t.Context(), fmt.Sprint(i))
 			require.Error(t, err)
@@ -138,7 +135,7 @@ func TestWithManyClaimsUnsettledNoOthersAreSent(t *testing.T) {
 			require.Equal(t, i >= most, errors.Is(err, mongolock.ErrNotApplied), "call %d: %v", i, err)
 		}
 		assert.Equal(t, most, sent, "claims sent")
-		b.hook(func(h *hooks) { *h = hooks{} })
+		b.All(nil)
 		time.Sleep(10 * time.Second)
 		release(t, acquire(t, c, fmt.Sprint(calls)))
 	})

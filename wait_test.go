@@ -11,19 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestAWaiterGetsTheKeySoonAfterADeadHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
 			}
 			dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second}
-			_, err := b.mem.Acquire(t.Context(), dead)
+			_, err := b.Mem.Acquire(t.Context(), dead)
 			require.NoError(t, err)
 			start := time.Now()
 			acquire(t, newClient(t, s, opts...), "k")
@@ -34,14 +35,8 @@ func TestAWaiterGetsTheKeySoonAfterADeadHolderExpires(t *testing.T) {
 
 func TestACancelledAcquireHasNoUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				time.Sleep(time.Second)
-				defer time.Sleep(time.Second)
-				return do()
-			}
-		})
+		b := lab.New(memstore.New())
+		b.On(lab.Acquire, lab.Slow(time.Second, time.Second))
 		c := newClient(t, b)
 		for name, ask := range map[string]func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){
 			"try": c.TryAcquire, "wait": c.Acquire,
@@ -58,15 +53,15 @@ func TestACancelledAcquireHasNoUnknownOutcome(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			synctest.Wait()
 			mustBeFree(t, b, "k") // given back at the moment when the grant came
-			assert.Zero(t, b.count("undo"), "clean-ups of %s", name)
+			assert.Zero(t, b.Count(lab.Undo), "clean-ups of %s", name)
 		}
 	})
 }
 
 func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		acquire(t, newClient(t, b.mem), "k")
+		b := lab.New(memstore.New())
+		acquire(t, newClient(t, b.Mem), "k")
 		c := newClient(t, b, mongolock.WithoutFeed())
 		wait := make(chan result, 1)
 		start := time.Now()
@@ -75,14 +70,9 @@ func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 			wait <- result{l, err, time.Now()}
 		}()
 		synctest.Wait()
-		b.hook(func(h *hooks) { // the waiter asks again when the holder should have expired, and the call hangs
-			h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, untilDone(ctx)
-			}
-			h.look = func(ctx context.Context, _ []string, _ func() ([]store.Status, error)) ([]store.Status, error) {
-				return nil, untilDone(ctx)
-			}
-		})
+		// the waiter asks again when the holder should have expired, and the call hangs
+		b.On(lab.Acquire, lab.Hang)
+		b.On(lab.Look, lab.Hang)
 		r := <-wait
 		assert.ErrorIs(t, r.err, mongolock.ErrHeld)
 		tookBetween(t, start, 35*time.Second, 35*time.Second)
@@ -90,15 +80,15 @@ func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 }
 
 func TestOneOfManyConcurrentTriesGetsANewKey(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		exactlyOneIsGranted(t, s)
 	})
 }
 
 func TestOneOfManyConcurrentTriesGetsAnExpiredKey(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Second}
-		_, err := b.mem.Acquire(t.Context(), dead)
+		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		exactlyOneIsGranted(t, s)

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		holder := newClient(t, b.mem)
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		holder := newClient(t, b.Mem)
 		c := newClient(t, s, mongolock.WithoutFeed())
 		for i := range 100 {
 			key := fmt.Sprint(i)
@@ -31,21 +32,19 @@ func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		var mu sync.Mutex
 		var sizes []int
-		b.hook(func(h *hooks) {
-			h.look = func(_ context.Context, keys []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				sizes = append(sizes, len(keys))
-				return do()
-			}
+		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sizes = append(sizes, len(call.Keys))
+			return call.Do()
 		})
-		b.reset()
+		b.Reset()
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
-		assert.LessOrEqual(t, b.count("acquire"), 100*3, "claims in a minute, which keep the places")
-		assert.GreaterOrEqual(t, b.count("look"), 50, "looks in a minute")
-		assert.LessOrEqual(t, b.count("look"), 75, "looks in a minute")
+		assert.LessOrEqual(t, b.Count(lab.Acquire), 100*3, "claims in a minute, which keep the places")
+		assert.GreaterOrEqual(t, b.Count(lab.Look), 50, "looks in a minute")
+		assert.LessOrEqual(t, b.Count(lab.Look), 75, "looks in a minute")
 		for _, n := range sizes {
 			require.Equal(t, 100, n, "keys per look: %v", sizes)
 		}
@@ -54,14 +53,12 @@ func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
 
 func TestPausesBetweenPollsGrowFromFiftyMillisecondsToASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		acquire(t, newClient(t, b.mem), "k")
+		b := lab.New(memstore.New())
+		acquire(t, newClient(t, b.Mem), "k")
 		var at []time.Time
-		b.hook(func(h *hooks) {
-			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-				at = append(at, time.Now())
-				return do()
-			}
+		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
+			at = append(at, time.Now())
+			return call.Do()
 		})
 		start := time.Now()
 		_, err := newClient(t, b, mongolock.WithoutFeed()).Acquire(t.Context(), "k", mongolock.MaxWait(20*time.Second))
@@ -76,8 +73,8 @@ func TestPausesBetweenPollsGrowFromFiftyMillisecondsToASecond(t *testing.T) {
 }
 
 func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		acquire(t, newClient(t, b.mem), "k")
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		acquire(t, newClient(t, b.Mem), "k")
 		c := newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waits []<-chan result
@@ -85,9 +82,9 @@ func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testin
 			waits = append(waits, inBackground(ctx, c, "k"))
 		}
 		time.Sleep(time.Minute)
-		b.reset()
+		b.Reset()
 		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, b.total(), 10*4, "commands in ten minutes: when the holder seen last should have expired")
+		assert.LessOrEqual(t, b.Count(), 10*4, "commands in ten minutes: when the holder seen last should have expired")
 		cancel()
 		for _, w := range waits {
 			err := (<-w).err
@@ -100,15 +97,9 @@ func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testin
 func TestAWakeUpForACancelledHeadReachesTheNextWaiter(t *testing.T) {
 	for offset := time.Duration(0); offset <= 40*time.Millisecond; offset += time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
-			b := newHookedStore(memstore.New())
-			b.hook(func(h *hooks) {
-				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-					time.Sleep(10 * time.Millisecond)
-					defer time.Sleep(10 * time.Millisecond)
-					return do()
-				}
-			})
-			l := acquire(t, newClient(t, b.mem), "k", mongolock.TTL(10*time.Minute))
+			b := lab.New(memstore.New())
+			b.On(lab.Acquire, lab.Slow(10*time.Millisecond, 10*time.Millisecond))
+			l := acquire(t, newClient(t, b.Mem), "k", mongolock.TTL(10*time.Minute))
 			c := newClient(t, b)
 			ctx, cancel := context.WithCancel(t.Context())
 			first := inBackground(ctx, c, "k")
@@ -131,30 +122,25 @@ func TestAWakeUpForACancelledHeadReachesTheNextWaiter(t *testing.T) {
 
 func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
+		b := lab.New(memstore.New())
 		brief := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 2 * time.Second}
-		l := acquire(t, newClient(t, b.mem), "k")
+		l := acquire(t, newClient(t, b.Mem), "k")
 		c := newClient(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := inBackground(ctx, c, "k")
 		synctest.Wait()
 		second := inBackground(t.Context(), c, "k")
 		synctest.Wait()
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				defer time.Sleep(100 * time.Millisecond)
-				return do()
-			}
-		})
+		b.On(lab.Acquire, lab.Slow(0, 100*time.Millisecond))
 		// Another process gets the key between the release and the head's claim, and dies.
-		_, _ = b.mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}})
+		_, _ = b.Mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}})
 		seen, err := c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		brief.Pass = seen.Line[0].Place
-		_, err = b.mem.Acquire(t.Context(), brief)
+		_, err = b.Mem.Acquire(t.Context(), brief)
 		require.NoError(t, err)
 		start := time.Now()
-		_ = b.mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered})
+		_ = b.Mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered})
 		synctest.Wait()
 		cancel()
 		assert.ErrorIs(t, (<-first).err, context.Canceled)
@@ -167,27 +153,25 @@ func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) 
 // key that is offered does not.
 func TestTheHintsOfAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		holder, c := newClient(t, b.mem), newClient(t, b)
+		b := lab.New(memstore.New())
+		holder, c := newClient(t, b.Mem), newClient(t, b)
 		l := acquire(t, holder, "k")
 		var mu sync.Mutex
 		var hints []string
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				hint := "none"
-				switch {
-				case c.Offered:
-					hint = "offered"
-				case c.InLine:
-					hint = "in line"
-				case c.Held:
-					hint = "held"
-				}
-				hints = append(hints, hint)
-				return do()
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			mu.Lock()
+			defer mu.Unlock()
+			hint := "none"
+			switch {
+			case call.Claim.Offered:
+				hint = "offered"
+			case call.Claim.InLine:
+				hint = "in line"
+			case call.Claim.Held:
+				hint = "held"
 			}
+			hints = append(hints, hint)
+			return call.Do()
 		})
 		sent := func(when string, want ...string) {
 			t.Helper()
@@ -220,9 +204,9 @@ func TestEachProcessAsksAtMostThreeTimesAMinuteForAHeldKey(t *testing.T) {
 		acquire(t, newClient(t, mem), "k")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var processes []*hookedStore
+		var processes []*lab.Store
 		for range 4 {
-			b := newHookedStore(mem)
+			b := lab.New(mem)
 			c := newClient(t, b)
 			for range 100 {
 				inBackground(ctx, c, "k")
@@ -231,13 +215,13 @@ func TestEachProcessAsksAtMostThreeTimesAMinuteForAHeldKey(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, b := range processes {
-			b.reset()
+			b.Reset()
 		}
 		time.Sleep(10 * time.Minute)
 		for i, b := range processes {
-			assert.LessOrEqual(t, b.total(), 31, "calls of process %d in ten minutes", i)
-			assert.Equal(t, b.total()-b.count("look"), b.count("acquire"), "claims among the calls of process %d", i)
-			assert.LessOrEqual(t, b.count("look"), 3, "looks of process %d, one each time that the feed is opened again", i)
+			assert.LessOrEqual(t, b.Count(), 31, "calls of process %d in ten minutes", i)
+			assert.Equal(t, b.Count()-b.Count(lab.Look, lab.Watch), b.Count(lab.Acquire), "claims among the calls of process %d", i)
+			assert.LessOrEqual(t, b.Count(lab.Look), 3, "looks of process %d, one each time that the feed is opened again", i)
 		}
 	})
 }

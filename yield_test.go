@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -40,7 +41,7 @@ func isWanted(l *mongolock.Lease) bool {
 }
 
 func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
 		c, rival := newClient(t, s), newClient(t, s)
 		l := acquire(t, c, "k", mongolock.Yielding())
 		other := acquire(t, c, "another", mongolock.Yielding())
@@ -63,7 +64,7 @@ func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
 }
 
 func TestAWaiterIsHeardOfThatCameWhileTheFeedOpened(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, _ *hookedStore, s store.Store) {
+	onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
 		c, rival := newClient(t, s), newClient(t, s)
 		l := acquire(t, c, "k", mongolock.Yielding()) // opens the feed
 		go func() { _, _ = rival.Acquire(t.Context(), "k") }()
@@ -132,21 +133,15 @@ func TestYieldingIsForWhoHasTheKeyAlone(t *testing.T) {
 
 func TestOnlyAWaiterForTheKeyItselfMakesItWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		c, rival := newClient(t, b), newClient(t, b.mem)
+		b := lab.New(memstore.New())
+		c, rival := newClient(t, b), newClient(t, b.Mem)
 		busy := acquire(t, c, "busy", mongolock.Yielding())
 		time.Sleep(time.Second)
 		key := "" // of the same counter
 		for i := 0; bucket(key) != bucket("busy"); i++ {
 			key = fmt.Sprint("upload:", i)
 		}
-		b.hook(func(h *hooks) {
-			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				g, err := do()
-				time.Sleep(20 * time.Millisecond)
-				return g, err
-			}
-		})
+		b.On(lab.Acquire, lab.Slow(0, 20*time.Millisecond))
 		time.AfterFunc(10*time.Millisecond, func() { _, _ = rival.Acquire(t.Context(), "busy", mongolock.MaxWait(time.Second)) })
 		l := acquire(t, c, key, mongolock.Yielding())
 		synctest.Wait()
@@ -170,19 +165,17 @@ func bucket(key string) uint32 {
 // place in line.
 func TestAReadFromBeforeItsGrantTellsAHolderOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHookedStore(memstore.New())
-		c, other := newClient(t, b), newClient(t, b.mem)
+		b := lab.New(memstore.New())
+		c, other := newClient(t, b), newClient(t, b.Mem)
 		held := acquire(t, other, "k")
 		var late atomic.Int32
-		b.hook(func(h *hooks) {
-			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-				all, err := do()
-				time.Sleep(100 * time.Millisecond)
-				if err == nil && len(all[0].Line) > 0 {
-					late.Add(1)
-				}
-				return all, err
+		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			time.Sleep(100 * time.Millisecond)
+			if err == nil && len(call.Statuses[0].Line) > 0 {
+				late.Add(1)
 			}
+			return err
 		})
 		wait := inBackground(t.Context(), c, "k", mongolock.Yielding())
 		time.Sleep(50 * time.Millisecond)
