@@ -1,7 +1,6 @@
 package assign_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,9 +24,9 @@ func findsIn(t *testing.T, broken func(*link)) (complaint string) {
 
 func TestControlHistoriesNoticeAStoreThatGrantsPartitionsThatAreHeld(t *testing.T) {
 	complaint := findsIn(t, func(l *link) {
-		l.claim = func(ctx context.Context, c store.Claim) {
+		l.claim = func(c store.Claim) {
 			if !strings.HasSuffix(c.Key, "/workers") {
-				l.to.Delete(c.Key)
+				l.Mem.Delete(c.Key)
 			}
 		}
 	})

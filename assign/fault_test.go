@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -254,7 +255,7 @@ func TestTheClientsLimitsDoNotEndASeat(t *testing.T) {
 					assert.Greater(t, w.Age, 9*time.Minute)
 				}
 				if called == "MaxWait" {
-					assert.LessOrEqual(t, a.link.sent("acquire")+b.link.sent("acquire"), 5)
+					assert.LessOrEqual(t, a.link.Count(lab.Acquire)+b.link.Count(lab.Acquire), 5)
 				}
 				f.stop(a, b)
 			})
@@ -301,9 +302,9 @@ func TestWorkersThatWaitForWhatIsHeldByHandSaySoOnce(t *testing.T) {
 				a := f.start("a", l.option())
 				time.Sleep(time.Minute)
 				assert.Empty(t, f.shares())
-				before := a.link.sent("look", "list", "acquire")
+				before := a.link.Count(lab.Look, lab.List, lab.Acquire)
 				time.Sleep(10 * time.Minute)
-				assert.LessOrEqual(t, a.link.sent("look", "list", "acquire")-before, 1300)
+				assert.LessOrEqual(t, a.link.Count(lab.Look, lab.List, lab.Acquire)-before, 1300)
 				assert.Equal(t, 1, l.counted(test.says))
 				require.NoError(t, held.Release())
 				time.Sleep(5 * time.Second)
@@ -470,13 +471,13 @@ func TestAFleetAtRestSendsLittle(t *testing.T) {
 		f := newFleet(t, memstore.New(), 256)
 		a, b := f.start("a"), f.start("b")
 		time.Sleep(5 * time.Minute) // its renewals go together by now
-		before := map[string]int{}
-		for _, kind := range []string{"acquire", "renew", "release", "look", "list", "notify"} {
-			before[kind] = a.link.sent(kind)
+		before := map[lab.Op]int{}
+		for _, kind := range []lab.Op{lab.Acquire, lab.Renew, lab.Release, lab.Look, lab.List, lab.Notify} {
+			before[kind] = a.link.Count(kind)
 		}
 		time.Sleep(10 * time.Minute)
-		for kind, most := range map[string]int{"acquire": 0, "renew": 61, "release": 0, "list": 0, "notify": 0, "look": 95} {
-			assert.LessOrEqual(t, a.link.sent(kind)-before[kind], most, kind)
+		for kind, most := range map[lab.Op]int{lab.Acquire: 0, lab.Renew: 61, lab.Release: 0, lab.List: 0, lab.Notify: 0, lab.Look: 95} {
+			assert.LessOrEqual(t, a.link.Count(kind)-before[kind], most, kind)
 		}
 		f.stop(a, b)
 	})

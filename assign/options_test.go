@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -44,7 +45,7 @@ func TestBadInputIsNamedBeforeAnythingIsSent(t *testing.T) {
 	} {
 		assert.EqualError(t, got, want)
 	}
-	assert.Empty(t, in.calls)
+	assert.Zero(t, in.Count())
 }
 
 func look(t *testing.T, client *mongolock.Client) error {
@@ -60,7 +61,7 @@ func TestAnEndedContextStartsNothing(t *testing.T) {
 	cancel()
 	require.NoError(t, assign.Run(ctx, client, "orders", 1, idle))
 	require.NoError(t, client.Close())
-	assert.Zero(t, in.sent("acquire"))
+	assert.Zero(t, in.Count(lab.Acquire))
 }
 
 func TestAClosedClientIsAnError(t *testing.T) {

@@ -22,10 +22,10 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testchild"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -140,17 +140,14 @@ func TestProcessesThatEndAreKilledOrStoppedHandTheirPartitionsOver(t *testing.T)
 	}
 }
 
-// sayingStore prints which keys are released.
-type sayingStore struct{ *memstore.Store }
-
-func (s sayingStore) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	fmt.Println("releases", e.Key)
-	return s.Store.Release(ctx, e)
-}
-
 // panics is a process whose work panics.
 func panics(ctx context.Context, _ struct{}) error {
-	locks, err := mongolock.NewWithStore(sayingStore{memstore.New()})
+	s := lab.New(memstore.New())
+	s.On(lab.Release, func(_ context.Context, call *lab.Call) error {
+		fmt.Println("releases", call.Key)
+		return call.Do()
+	})
+	locks, err := mongolock.NewWithStore(s)
 	if err != nil {
 		return err
 	}

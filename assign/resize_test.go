@@ -228,7 +228,7 @@ func TestAResizeThatOthersWereQuickerThanIsAnError(t *testing.T) {
 			a, b := f.start("a"), f.start("b")
 			time.Sleep(time.Minute)
 			l := newLink(f.in, uint64(after))
-			l.claim = func(_ context.Context, c store.Claim) {
+			l.claim = func(c store.Claim) {
 				if c.Mode == store.Permits && c.Note == "resize to 24 partitions" {
 					time.AfterFunc(after, func() { f.in.Delete(name + "/workers") })
 				}

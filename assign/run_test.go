@@ -15,7 +15,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -30,8 +29,7 @@ type fleet struct {
 	began   time.Time
 
 	clientOpts []mongolock.ClientOption
-	broken     func(*link)             // for controls
-	through    func(*link) store.Store // what the next processes have before their links
+	broken     func(*link) // for controls
 
 	mu      sync.Mutex
 	busy    map[int]string // by partition, the process whose work may go on
@@ -156,12 +154,8 @@ func (f *fleet) startWith(called string, work assign.Func, opts ...assign.Option
 	if f.broken != nil {
 		f.broken(p.link)
 	}
-	in := store.Store(p.link)
-	if f.through != nil {
-		in = f.through(p.link)
-	}
 	var err error
-	p.client, err = mongolock.NewWithStore(in, append([]mongolock.ClientOption{mongolock.WithLogger(quiet()), mongolock.WithOwner(called)}, f.clientOpts...)...)
+	p.client, err = mongolock.NewWithStore(p.link, append([]mongolock.ClientOption{mongolock.WithLogger(quiet()), mongolock.WithOwner(called)}, f.clientOpts...)...)
 	require.NoError(f.t, err)
 	opts = append([]assign.Option{assign.WithLogger(quiet()), assign.Settle(0)}, opts...)
 	n := f.n

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/keep"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -21,51 +22,26 @@ import (
 
 const idle = 10 * time.Second
 
-// A link is a process's connection to the store. It counts the calls, and can be cut.
-type link struct {
-	*memstore.Store
-	calls atomic.Int32
-	cut   atomic.Bool
-}
-
 var errCut = errors.New("the link is cut")
-
-func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if l.calls.Add(1); l.cut.Load() {
-		return store.Grant{}, errCut
-	}
-	return l.Store.Acquire(ctx, c)
-}
-
-func (l *link) Renew(ctx context.Context, all []store.Renewal) []store.Renewed {
-	if l.calls.Add(1); !l.cut.Load() {
-		return l.Store.Renew(ctx, all)
-	}
-	answers := make([]store.Renewed, len(all))
-	for i := range answers {
-		answers[i].Err = errCut
-	}
-	return answers
-}
 
 // A fixture is two processes at one store, of which the first keeps the key.
 type fixture struct {
 	*testing.T
-	link          *link
+	link          *lab.Store
 	client, rival *mongolock.Client
 	key           *keep.Key
 }
 
 func inBubble(t *testing.T, run func(f *fixture), opts ...mongolock.AcquireOption) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{T: t, link: &link{Store: memstore.New()}}
+		f := &fixture{T: t, link: lab.New(memstore.New())}
 		connect := func(s store.Store) *mongolock.Client {
 			c, err := mongolock.NewWithStore(s)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 			return c
 		}
-		f.client, f.rival = connect(f.link), connect(f.link.Store)
+		f.client, f.rival = connect(f.link), connect(f.link.Mem)
 		key, err := keep.New(f.client, "k", idle, opts...)
 		require.NoError(t, err)
 		f.key = key
@@ -110,11 +86,11 @@ func (f *fixture) isHeld() bool {
 func TestTheNextUseCostsNothingAndHasTheSameLease(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		first := f.use(0)
-		before := f.link.calls.Load()
+		before := f.link.Count(lab.Acquire, lab.Renew)
 		for range 1000 {
 			assert.Equal(t, first, f.use(0))
 		}
-		assert.Equal(t, before, f.link.calls.Load(), "calls of the store")
+		assert.Equal(t, before, f.link.Count(lab.Acquire, lab.Renew), "calls of the store")
 		assert.True(t, f.isHeld())
 	})
 }
@@ -346,15 +322,15 @@ func TestALeaseThatIsLostBetweenTwoUsesIsNotUsedAgain(t *testing.T) {
 
 func TestAnOutageIsToldToTheUsesOfThatTimeAndOver(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.link.cut.Store(true)
+		f.link.CutOff(errCut)
 		err := f.key.Do(f.Context(), func(context.Context, *mongolock.Lease) error { return nil })
 		assert.ErrorIs(t, err, errCut)
-		f.link.cut.Store(false)
+		f.link.CutOff(nil)
 		first := f.use(0)
-		f.link.cut.Store(true)
+		f.link.CutOff(errCut)
 		err = f.key.Do(f.Context(), func(ctx context.Context, _ *mongolock.Lease) error { return pause(ctx, time.Hour) })
 		assert.ErrorIs(t, err, mongolock.ErrLost)
-		f.link.cut.Store(false)
+		f.link.CutOff(nil)
 		assert.Greater(t, f.use(0), first)
 	}, mongolock.TTL(3*time.Second))
 }

@@ -17,45 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A link is a process's connection to the store, which can be cut.
-type link struct {
-	store.Store
-	cut atomic.Bool
-}
-
 var errCut = errors.New("the link is cut")
-
-func (l *link) Unwrap() store.Store { return l.Store }
-
-func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if l.cut.Load() {
-		return store.Grant{}, errCut
-	}
-	return l.Store.Acquire(ctx, c)
-}
-
-func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	if !l.cut.Load() {
-		return l.Store.Renew(ctx, batch)
-	}
-	all := make([]store.Renewed, len(batch))
-	for i := range all {
-		all[i].Err = errCut
-	}
-	return all
-}
-
-func (l *link) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	if l.cut.Load() {
-		return store.Ended{}, errCut
-	}
-	return l.Store.Release(ctx, e)
-}
 
 // noFeed hides a store's feed.
 type noFeed struct{ store.Store }
@@ -64,7 +32,7 @@ type noFeed struct{ store.Store }
 type process struct {
 	*leader.Candidate
 	client *mongolock.Client
-	link   *link
+	link   *lab.Store
 	stop   context.CancelFunc
 	over   chan error
 	terms  atomic.Int32
@@ -72,7 +40,7 @@ type process struct {
 
 func newProcess(t *testing.T, s store.Store, name string, fn leader.Func) *process {
 	t.Helper()
-	p := &process{link: &link{Store: s}, over: make(chan error, 1)}
+	p := &process{link: lab.New(s), over: make(chan error, 1)}
 	var err error
 	p.client, err = mongolock.NewWithStore(p.link, mongolock.WithOwner(name), mongolock.TTL(9*time.Second), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
@@ -100,7 +68,7 @@ func (p *process) end(t *testing.T) {
 	t.Helper()
 	p.stop()
 	assert.NoError(t, <-p.over)
-	p.link.cut.Store(false)
+	p.link.CutOff(nil)
 	assert.NoError(t, p.client.Close())
 }
 
@@ -139,7 +107,7 @@ func TestALeaderThatIsCutOffStopsLeadingBeforeAnotherDoes(t *testing.T) {
 		one := newProcess(t, s, "one", func(context.Context, leader.Term) error { <-release; return nil }) // it does not look at its context
 		two := newProcess(t, s, "two", nil)
 		term, _ := one.Term()
-		one.link.cut.Store(true)
+		one.link.CutOff(errCut)
 		var both, none int
 		for range 2000 {
 			time.Sleep(10 * time.Millisecond)
@@ -157,7 +125,7 @@ func TestALeaderThatIsCutOffStopsLeadingBeforeAnotherDoes(t *testing.T) {
 		assert.True(t, ok)
 		assert.Greater(t, next.Token(), term.Token(), "the new term's token")
 		// Connected again it waits for the other, and leads when that stops.
-		one.link.cut.Store(false)
+		one.link.CutOff(nil)
 		close(release)
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 1, one.terms.Load(), "terms")
@@ -204,12 +172,12 @@ func TestRunReturnsTheErrorOfAFunctionThatReturnsWhileItLeads(t *testing.T) {
 
 func TestRunReturnsNoErrorIfItsContextEndsWhileWorkWhoseLeaseIsLostReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &link{Store: memstore.New()}
+		l := lab.New(memstore.New())
 		client, err := mongolock.NewWithStore(l)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		err = leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
-			l.cut.Store(true)
+			l.CutOff(errCut)
 			<-ctx.Done()
 			cancel()
 			return context.Cause(ctx)
@@ -331,7 +299,7 @@ func TestWatchSeesThatALeaderDiedWhenItsLeaseRunsOut(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); w.watch(ctx, client) }()
 		time.Sleep(time.Minute)
-		one.link.cut.Store(true) // its last renewal was up to 3 s ago, and lasts 9 s
+		one.link.CutOff(errCut) // its last renewal was up to 3 s ago, and lasts 9 s
 		time.Sleep(11 * time.Second)
 		cancel()
 		<-done
@@ -418,8 +386,8 @@ func TestControlTwoLeadersAreSeenWhereTheLockDoesNotExclude(t *testing.T) {
 		s := forgetful{memstore.New()}
 		one, two := newProcess(t, s, "one", nil), newProcess(t, s, "two", nil)
 		assert.Equal(t, "12", leaders(one, two), "lead: this check sees nothing")
-		one.link.cut.Store(true)
-		two.link.cut.Store(true)
+		one.link.CutOff(errCut)
+		two.link.CutOff(errCut)
 		one.stop()
 		two.stop()
 		<-one.over

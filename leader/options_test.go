@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
@@ -91,9 +92,9 @@ func logged(t *testing.T, s store.Store, fn leader.Func) string {
 
 func TestAnElectionThatFailsIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &link{Store: memstore.New()}
-		s.cut.Store(true)
-		time.AfterFunc(59*time.Second, func() { s.cut.Store(false) }) // virtual
+		s := lab.New(memstore.New())
+		s.CutOff(errCut)
+		time.AfterFunc(59*time.Second, func() { s.CutOff(nil) }) // virtual
 		said := logged(t, s, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return nil })
 		assert.Contains(t, said, "leader: acquiring the key failed, trying again")
 	})
@@ -112,16 +113,16 @@ func TestAnErrorOfTheWorkIsLoggedIfItsTermWasLostAtTheSameTime(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &link{Store: memstore.New()}
+				s := lab.New(memstore.New())
 				terms := 0
 				said := logged(t, s, func(ctx context.Context, _ leader.Term) error {
 					if terms++; terms > 1 {
 						<-ctx.Done()
 						return nil
 					}
-					s.cut.Store(true) // so the term is lost
+					s.CutOff(errCut) // so the term is lost
 					<-ctx.Done()
-					s.cut.Store(false)
+					s.CutOff(nil)
 					return c.fail(ctx)
 				})
 				assert.Equal(t, 2, terms, "it stands again")

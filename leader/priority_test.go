@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -193,17 +194,6 @@ func TestInTheEndEachOfThoseThatWaitedLeads(t *testing.T) {
 	})
 }
 
-// mortal is the link of a process that dies as soon as it stands in the line of the key.
-type mortal struct{ link }
-
-func (m *mortal) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	g, err := m.link.Acquire(ctx, c)
-	if c.Key == "billing" {
-		m.cut.Store(true)
-	}
-	return g, err
-}
-
 // leadsOn has one of the highest priority die while it waits, and returns who led before, and after how
 // long somebody of the others leads for good.
 func leadsOn(t *testing.T, others int) (terms int, after time.Duration) {
@@ -216,7 +206,16 @@ func leadsOn(t *testing.T, others int) (terms int, after time.Duration) {
 		}
 		r.leads(t, "low", 0)
 		time.Sleep(time.Minute)
-		dead := &mortal{link{Store: in}}
+		dead := lab.New(in)
+		dead.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			if call.Key == "billing" {
+				for _, op := range []lab.Op{lab.Acquire, lab.Renew, lab.Release} { // as soon as it stands in the line of the key
+					dead.On(op, lab.Fail(errCut))
+				}
+			}
+			return err
+		})
 		stops = append(stops, r.candidate(t, dead, "high", leader.Priority(9)))
 		began := time.Now()
 		for range 600 {
@@ -227,7 +226,7 @@ func leadsOn(t *testing.T, others int) (terms int, after time.Duration) {
 				after = time.Since(began)
 			}
 		}
-		dead.cut.Store(false)
+		dead.All(nil)
 		for _, stop := range stops {
 			stop()
 		}
@@ -243,35 +242,25 @@ func TestRoomIsMadeOnceForACandidateThatDied(t *testing.T) {
 	}
 }
 
-// A slow process sends its claims late.
-type slow struct {
-	store.Store
-	by atomic.Int64
-}
-
-func (s *slow) Unwrap() store.Store { return s.Store }
-
-func (s *slow) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if by := time.Duration(s.by.Load()); c.Key == "billing" && by > 0 {
-		time.Sleep(by)
-	}
-	return s.Store.Acquire(ctx, c)
-}
-
 func TestRoomIsMadeNowAndThenForACandidateThatIsTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, r := memstore.New(), newReign()
 		stopLow := r.candidate(t, in, "low", leader.Priority(0))
 		r.leads(t, "low", 0)
-		high := &slow{Store: in}
-		high.by.Store(int64(7 * time.Second))
+		high := lab.New(in)
+		high.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			if call.Key == "billing" {
+				time.Sleep(7 * time.Second)
+			}
+			return call.Do()
+		})
 		stopHigh := r.candidate(t, high, "high", leader.Priority(9))
 		time.Sleep(10 * time.Minute)
 		led := r.since()
 		assert.NotContains(t, led, "high")
 		assert.GreaterOrEqual(t, strings.Count(led, "low"), 5, "terms, in which it made room: %s", led)
 		assert.LessOrEqual(t, strings.Count(led, "low"), 10, "terms: %s", led)
-		high.by.Store(0)
+		high.On(lab.Acquire, nil)
 		time.Sleep(80 * time.Second)
 		assert.Regexp(t, "high$", r.since(), "who leads once it is quick")
 		time.Sleep(10 * time.Minute)
@@ -288,12 +277,12 @@ func TestAPriorityOutlivesAnOutage(t *testing.T) {
 		stop := r.candidate(t, in, "first", leader.Priority(9))
 		r.leads(t, "first", 0)
 		stopLow := r.candidate(t, in, "low", leader.Priority(0))
-		high := &link{Store: in}
+		high := lab.New(in)
 		stopHigh := r.candidate(t, high, "high", leader.Priority(5))
 		time.Sleep(time.Minute)
-		high.cut.Store(true)
+		high.CutOff(errCut)
 		time.Sleep(2 * time.Minute)
-		high.cut.Store(false)
+		high.CutOff(nil)
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, r.since())
 		stop()
@@ -332,61 +321,48 @@ func TestCandidatesOfOneClientHavePrioritiesToo(t *testing.T) {
 
 // counted counts the calls of a store for the keys of an election, but for renewals.
 type counted struct {
-	store.Store
-	acquire, release, look, leave atomic.Int32
+	*lab.Store
+	looks atomic.Int32
 }
 
-func (c *counted) Unwrap() store.Store { return c.Store }
-
-func (c *counted) Acquire(ctx context.Context, claim store.Claim) (store.Grant, error) {
-	c.acquire.Add(1)
-	return c.Store.Acquire(ctx, claim)
-}
-
-func (c *counted) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	c.release.Add(1)
-	return c.Store.Release(ctx, e)
-}
-
-func (c *counted) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	c.leave.Add(1)
-	return c.Store.Leave(ctx, key, p, silent)
-}
-
-func (c *counted) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	if slices.Contains(keys, "billing.preferred") { // the engine looks at the key itself, for those who wait
-		c.look.Add(1)
+func newCounted(in store.Store) *counted {
+	c := &counted{Store: lab.New(in)}
+	c.Each = func(call *lab.Call) {
+		if slices.Contains(call.Keys, "billing.preferred") { // the engine looks at the key itself, for those who wait
+			c.looks.Add(1)
+		}
 	}
-	return c.Store.Look(ctx, keys)
+	return c
 }
 
-func (c *counted) calls() (all [4]int32) {
-	return [4]int32{c.acquire.Swap(0), c.release.Swap(0), c.look.Swap(0), c.leave.Swap(0)}
+func (c *counted) calls() [4]int {
+	defer c.Reset()
+	return [4]int{c.Count(lab.Acquire), c.Count(lab.Release), int(c.looks.Swap(0)), c.Count(lab.Leave)}
 }
 
 // What the candidates of a key send for the sake of priorities.
 func TestWhatAPriorityCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, r := memstore.New(), newReign()
-		low, high, top := &counted{Store: in}, &counted{Store: in}, &counted{Store: in}
+		low, high, top := newCounted(in), newCounted(in), newCounted(in)
 		stopLow := r.candidate(t, low, "low", leader.Priority(0))
 		r.leads(t, "low", 0)
-		assert.Equal(t, [4]int32{1, 0, 0, 0}, low.calls(), "acquires, releases, looks, leaves, of the lowest, that finds the key free")
+		assert.Equal(t, [4]int{1, 0, 0, 0}, low.calls(), "acquires, releases, looks, leaves, of the lowest, that finds the key free")
 		time.Sleep(time.Hour + time.Second)
-		assert.Equal(t, [4]int32{0, 0, 120, 0}, low.calls(), "of a leader in an hour in which nobody waits")
+		assert.Equal(t, [4]int{0, 0, 120, 0}, low.calls(), "of a leader in an hour in which nobody waits")
 		stopHigh := r.candidate(t, high, "high", leader.Priority(1))
 		r.leads(t, "high", atOnce)
 		synctest.Wait()
-		assert.Equal(t, [4]int32{3, 1, 0, 0}, high.calls(), "of one that shows its priority, waits, is granted the key, and shows it no more")
-		assert.Equal(t, [4]int32{0, 1, 1, 0}, low.calls(), "of the leader that makes room for it")
+		assert.Equal(t, [4]int{3, 1, 0, 0}, high.calls(), "of one that shows its priority, waits, is granted the key, and shows it no more")
+		assert.Equal(t, [4]int{0, 1, 1, 0}, low.calls(), "of the leader that makes room for it")
 		time.Sleep(time.Hour)
-		assert.Equal(t, [4]int32{0, 0, 720, 0}, high.calls(), "of a leader in an hour in which a lower one waits")
+		assert.Equal(t, [4]int{0, 0, 720, 0}, high.calls(), "of a leader in an hour in which a lower one waits")
 		stopTop := r.candidate(t, top, "top", leader.Priority(9))
 		r.leads(t, "top", asked)
 		synctest.Wait()
 		top.calls()
 		time.Sleep(time.Hour)
-		assert.Equal(t, [4]int32{}, top.calls(), "of the highest in an hour in which lower ones wait")
+		assert.Equal(t, [4]int{}, top.calls(), "of the highest in an hour in which lower ones wait")
 		stopLow()
 		stopTop()
 		stopHigh()
