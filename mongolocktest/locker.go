@@ -22,11 +22,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -41,9 +44,12 @@ type Locker struct {
 	*mongolock.Client
 
 	t      testing.TB
-	store  *failing
+	store  *lab.Store
 	orders *book
 	rival  *mongolock.Client // holds keys as another process; its store never fails
+
+	mu   sync.Mutex      // protects lost
+	lost map[string]bool // leases that Lose took, by ID
 }
 
 // New makes a Locker for one test. When the test ends, the client is shut down. A
@@ -54,7 +60,7 @@ type Locker struct {
 func New(t testing.TB, opts ...mongolock.ClientOption) *Locker {
 	t.Helper()
 	mem := memstore.New()
-	l := &Locker{t: t, store: &failing{mem: mem}, orders: newBook(t)}
+	l := &Locker{t: t, store: lab.New(mem), orders: newBook(t), lost: make(map[string]bool)}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	client, err := mongolock.NewWithStore(l.store, append([]mongolock.ClientOption{mongolock.WithLogger(logger)}, opts...)...)
 	if err != nil {
@@ -137,7 +143,7 @@ func (l *Locker) Lose(key string) {
 			continue
 		}
 		found = true
-		l.store.lose(key, lease.ID())
+		l.take(lease)
 		_ = lease.Renew(context.Background()) // the lease's Err is checked instead
 		if err := lease.Err(); !errors.Is(err, mongolock.ErrLost) {
 			l.t.Errorf("mongolocktest: Lose(%q): the lease ended meanwhile: %v", key, err)
@@ -148,8 +154,39 @@ func (l *Locker) Lose(key string) {
 	}
 }
 
+// take removes the record of a lease, whose renewal then answers ErrGone even while calls fail.
+func (l *Locker) take(lease *mongolock.Lease) {
+	ctx, key := context.Background(), lease.Key()
+	if seen, err := l.store.Mem.Look(ctx, []string{key}); err == nil {
+		ref := store.Ref{Key: key, ID: lease.ID(), Mode: seen[0].Mode}
+		_, _ = l.store.Mem.Release(ctx, store.Ending{Ref: ref}) // ErrGone: it is gone already
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost[lease.ID()] = true
+}
+
 // Fail makes every call of the store fail with err, as if the database could not be
 // reached, until Fail(nil). The client cannot know whether such a call was applied
 // (ErrOutcomeUnknown), unless err is joined with mongolock.ErrNotApplied. Keys that Hold
 // holds are not affected.
-func (l *Locker) Fail(err error) { l.store.fail(err) }
+func (l *Locker) Fail(err error) {
+	if err == nil {
+		l.store.All(nil)
+		return
+	}
+	l.store.All(lab.Fail(err))
+	l.store.On(lab.Notify, nil) // wake-ups are hints and do not fail
+	l.store.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, r := range call.Batch {
+			answer := store.Renewed{Err: err}
+			if l.lost[r.ID] {
+				answer.Err = store.ErrGone
+			}
+			call.Renewed = append(call.Renewed, answer)
+		}
+		return nil
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -129,10 +130,28 @@ func TestNoClaimFailsOnASoundStore(t *testing.T) {
 // store.
 func TestNoClaimFailsOnASoundStoreBehindASlowNetwork(t *testing.T) {
 	Run(t, Virtual, func(testing.TB) store.Store {
-		f := NewFaulty(newSound())
-		f.Until(Slow(20*time.Millisecond, 30*time.Millisecond))
-		return f
+		far := lab.New(newSound())
+		trip := func(ctx context.Context, call *lab.Call) error {
+			if err := passes(ctx, 20*time.Millisecond); err != nil {
+				return err
+			}
+			_ = call.Do()
+			return passes(ctx, 30*time.Millisecond)
+		}
+		far.All(trip)
+		far.On(lab.Watch, trip)
+		return far
 	})
+}
+
+// passes waits for d, or until ctx ends.
+func passes(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func TestAClaimFailsInRealTimeToo(t *testing.T) {

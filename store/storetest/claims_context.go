@@ -15,39 +15,39 @@ var contextClaims = []claim{
 }
 
 // calls returns every call of a store, made on the key that h holds.
-func (e *env) calls(h held) map[Op]func(context.Context) error {
-	return map[Op]func(context.Context) error{
-		OpAcquire: func(ctx context.Context) error {
+func (e *env) calls(h held) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"acquire": func(ctx context.Context) error {
 			_, err := e.store.Acquire(ctx, e.claim(h.Key, long))
 			return err
 		},
-		OpRenew: func(ctx context.Context) error {
+		"renew": func(ctx context.Context) error {
 			return e.store.Renew(ctx, []store.Renewal{{Ref: h.Ref, TTL: long}})[0].Err
 		},
-		OpRelease: func(ctx context.Context) error {
+		"release": func(ctx context.Context) error {
 			_, err := e.store.Release(ctx, store.Ending{Ref: h.Ref})
 			return err
 		},
-		OpLeave: func(ctx context.Context) error {
+		"leave": func(ctx context.Context) error {
 			_, err := e.store.Leave(ctx, h.Key, "x:here:0", false)
 			return err
 		},
-		OpTransfer: func(ctx context.Context) error {
+		"transfer": func(ctx context.Context) error {
 			_, err := e.store.Transfer(ctx, h.Ref, e.claim(h.Key, long))
 			return err
 		},
-		OpUndo: func(ctx context.Context) error {
+		"undo": func(ctx context.Context) error {
 			_, err := e.store.Undo(ctx, h.Ref, nil)
 			return err
 		},
-		OpBreak: func(ctx context.Context) error {
+		"break": func(ctx context.Context) error {
 			return e.store.Break(ctx, h.Ref, "why not", true)
 		},
-		OpLook: func(ctx context.Context) error {
+		"look": func(ctx context.Context) error {
 			_, err := e.store.Look(ctx, []string{h.Key})
 			return err
 		},
-		OpList: func(ctx context.Context) error {
+		"list": func(ctx context.Context) error {
 			for _, err := range e.store.List(ctx, h.Key) {
 				return err
 			}
@@ -76,7 +76,7 @@ func aCallReturnsSoonAfterItsContextEnded(e *env) {
 // A call whose context has ended may have been applied nevertheless. If it was, its error must
 // not deny that, nor give a wrong state of the key.
 func anEndedContextIsNoVerdict(e *env) {
-	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpTransfer, OpUndo, OpBreak, OpLook, OpList} {
+	for _, op := range []string{"acquire", "renew", "release", "transfer", "undo", "break", "look", "list"} {
 		h := e.hold(e.key("context"), long)
 		before := e.look(h.Key)
 		err := e.calls(h)[op](ended())

@@ -1,5 +1,4 @@
-// Package storetest proves that a store keeps the contract of package store, and makes stores fail
-// on purpose.
+// Package storetest proves that a store keeps the contract of package store.
 //
 //	func TestTheStoreKeepsTheContract(t *testing.T) {
 //		storetest.Run(t, storetest.Virtual, func(testing.TB) store.Store { return mystore.New() })
@@ -10,7 +9,4 @@
 // store.Feed is tested as that too. The interfaces [Purger],
 // [Ager] and [Stranger] let the suite reach what a store's methods do not show. A store that passes can
 // be used with mongolock.NewWithStore.
-//
-// [Faulty] is a store over a flaky network, for tests of code that uses stores: it loses requests and
-// replies ([RequestLost], [ReplyLost]), delays calls ([Slow]), and applies them late ([Late]).
 package storetest
