@@ -165,7 +165,7 @@ func TestARunWhoseLeaseIsLostBeforeItsDueTimeDoesNotBegin(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				opts := append(slices.Clone(opts), schedule.With(mongolock.TTL(6*time.Second)))
 				p := c.process(1)
-				p.link.Store = nowAhead{c.store, 20 * time.Second}
+				p.link.To = nowAhead{c.store, 20 * time.Second}
 				p.add("job", schedule.Every(time.Minute), 10*time.Second, opts...).start()
 				q := c.process(2).add("job", schedule.Every(time.Minute), 10*time.Second, opts...).start()
 				c.until(42 * time.Second)

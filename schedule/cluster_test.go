@@ -16,11 +16,12 @@ import (
 
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 // A link is a process's way to the store. It counts the calls, and fails on command.
 type link struct {
-	jobs.Store
+	jobstest.Store
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -30,21 +31,26 @@ type link struct {
 	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
 }
 
-func (l *link) through(call string, send func() error) error {
+func newLink(to jobs.Store) *link {
+	l := &link{calls: map[string]int{}}
+	l.Store = jobstest.Store{To: to, Through: l.through}
+	return l
+}
+
+func (l *link) through(_ context.Context, c jobstest.Call, send func() error) error {
 	l.mu.Lock()
-	if l.calls == nil {
-		l.calls = map[string]int{}
+	if c.Op != "asked" { // a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds)
+		l.calls[c.Op]++
 	}
-	l.calls[call]++
 	fault, reply := l.fault, l.reply
 	l.mu.Unlock()
-	if call == "claim" {
+	if c.Op == "claim" {
 		defer time.Sleep(reply)
 	}
 	if fault == nil {
 		return send()
 	}
-	before, after := fault(call)
+	before, after := fault(c.Op)
 	if before != nil {
 		return before
 	}
@@ -85,12 +91,12 @@ func (l *link) counted() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.calls
-	l.calls = nil
+	l.calls = map[string]int{}
 	return was
 }
 
 func (l *link) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err error) {
-	err = l.through("claim", func() (err error) { won, err = l.Store.Claim(ctx, c); return err })
+	won, err = l.Store.Claim(ctx, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	won.Began = won.Began.Add(l.skew)
@@ -100,43 +106,8 @@ func (l *link) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err e
 	return won, err
 }
 
-func (l *link) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration) (left time.Duration, err error) {
-	err = l.through("renew", func() (err error) { left, err = l.Store.Renew(ctx, r, ttl); return err })
-	return left, err
-}
-
-func (l *link) Finish(ctx context.Context, e jobs.End) error {
-	return l.through("finish", func() error { return l.Store.Finish(ctx, e) })
-}
-
-func (l *link) Leave(ctx context.Context, e jobs.End) error {
-	return l.through("leave", func() error { return l.Store.Leave(ctx, e) })
-}
-
-func (l *link) Register(ctx context.Context, name, plan string, now, next time.Time) error {
-	return l.through("register", func() error { return l.Store.Register(ctx, name, plan, now, next) })
-}
-
-func (l *link) Asked(ctx context.Context, names []string, since time.Time) (asked map[string]time.Time, err error) {
-	// Not counted: a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds).
-	l.mu.Lock()
-	fault := l.fault
-	l.mu.Unlock()
-	if fault != nil {
-		if before, after := fault("asked"); before != nil || after != nil {
-			return nil, errors.Join(before, after)
-		}
-	}
-	return l.Store.Asked(ctx, names, since)
-}
-
-func (l *link) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
-	err = l.through("undo", func() (err error) { settled, err = l.Store.Undo(ctx, c); return err })
-	return settled && err == nil, err
-}
-
 func (l *link) Read(ctx context.Context, names []string, detail jobs.Detail) (all []jobs.State, err error) {
-	err = l.through("read", func() (err error) { all, err = l.Store.Read(ctx, names, detail); return err })
+	all, err = l.Store.Read(ctx, names, detail)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range all {
@@ -201,7 +172,7 @@ type process struct {
 
 func (c *cluster) process(nr int, opts ...schedule.Option) *process {
 	c.Helper()
-	p := &process{cluster: c, link: &link{Store: c.store}, nr: nr, over: make(chan error, 1)}
+	p := &process{cluster: c, link: newLink(c.store), nr: nr, over: make(chan error, 1)}
 	opts = append([]schedule.Option{
 		schedule.WithOwner(fmt.Sprintf("process-%d", nr)), schedule.WithLogger(slog.New(slog.DiscardHandler)),
 	}, opts...)

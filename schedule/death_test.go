@@ -298,7 +298,7 @@ func TestARunIsNotGivenUpByAnotherClockThanItsEndIsWrittenBy(t *testing.T) {
 		_, err := c.store.Claim(t.Context(), run)
 		require.NoError(c, err)
 		p := c.process(1)
-		p.link.Store = nowAhead{c.store, 10 * time.Second}
+		p.link.To = nowAhead{c.store, 10 * time.Second}
 		p.add("job", schedule.Every(time.Minute), time.Second).start()
 		for range 40 {
 			c.sleep(2 * time.Second)
@@ -318,7 +318,7 @@ func TestARunThatWasRenewedSinceItWasReadIsNotGivenUp(t *testing.T) {
 		_, err := c.store.Claim(t.Context(), run)
 		require.NoError(c, err)
 		p := c.process(1, schedule.WithWorkers(1))
-		p.link.Store = nowAhead{c.store, 10 * time.Second}
+		p.link.To = nowAhead{c.store, 10 * time.Second}
 		p.link.fail(func(call string) (before, after error) {
 			if call == "read" {
 				time.Sleep(time.Second) // virtual: the other job's due time comes meanwhile

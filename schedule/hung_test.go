@@ -13,48 +13,26 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 // A hung store does not answer the next call of one kind, until the call's context ends.
 type hung struct {
-	jobs.Store
+	jobstest.Store
 	call atomic.Pointer[string]
 }
 
-func (h *hung) hang(ctx context.Context, call string) error {
-	if next := h.call.Load(); next == nil || *next != call || !h.call.CompareAndSwap(next, nil) {
-		return nil
-	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (h *hung) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
-	if err := h.hang(ctx, "read"); err != nil {
-		return nil, err
-	}
-	return h.Store.Read(ctx, names, detail)
-}
-
-func (h *hung) Register(ctx context.Context, name, plan string, now, next time.Time) error {
-	if err := h.hang(ctx, "register"); err != nil {
-		return err
-	}
-	return h.Store.Register(ctx, name, plan, now, next)
-}
-
-func (h *hung) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
-	if err := h.hang(ctx, "asked"); err != nil {
-		return nil, err
-	}
-	return h.Store.Asked(ctx, names, since)
-}
-
-func (h *hung) Finish(ctx context.Context, e jobs.End) error {
-	if err := h.hang(ctx, "finish"); err != nil {
-		return err
-	}
-	return h.Store.Finish(ctx, e)
+func newHung(to jobs.Store) *hung {
+	h := &hung{}
+	h.Store = jobstest.Store{To: to, Through: func(ctx context.Context, c jobstest.Call, send func() error) error {
+		next := h.call.Load()
+		if next == nil || *next != c.Op || !h.call.CompareAndSwap(next, nil) {
+			return send()
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	return h
 }
 
 // A server may answer hello and still not answer one command. With one worker, any call that waits for
@@ -63,9 +41,9 @@ func TestACallThatIsNotAnsweredHoldsNothingUpForLong(t *testing.T) {
 	hangs := func(s *hung, call string) { s.call.Store(&call) }
 	at := func(c *cluster, due time.Duration) { assert.Contains(c, c.fires(), due) }
 	setUp := func(c *cluster) (*hung, *process) {
-		store := &hung{Store: c.store}
+		store := newHung(c.store)
 		p := c.process(1, schedule.WithWorkers(1))
-		p.link.Store = store
+		p.link.To = store
 		return store, p.add("job", schedule.Every(time.Minute), time.Second, schedule.With(mongolock.TTL(5*time.Second)))
 	}
 	for _, call := range []string{"read", "register"} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,28 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/store"
 )
-
-// A lockedBuffer may be written to by a logger and read by a test.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // A person has changed the document of a job that is on the schedule of a process. The job does
 // not run, that is told, and after Forget it runs again, without a restart.
@@ -51,7 +33,7 @@ func TestMongoAJobWhoseDocumentWasMendedByHandIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			coll := collection(t, fresh())
-			var log lockedBuffer
+			var log lab.Text
 			foreign, ran := make(chan error, 1000), make(chan time.Time, 1000)
 			s, err := schedule.New(coll, schedule.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), schedule.WithEvents(func(e schedule.Event) {
 				if e.Kind == schedule.Faulted && errors.Is(e.Err, store.ErrForeign) {

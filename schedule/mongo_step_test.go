@@ -4,38 +4,19 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/schedule"
 )
-
-// A sharedBuffer may be written and read at the same time.
-type sharedBuffer struct {
-	mu  sync.Mutex // protects out
-	out bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
-}
 
 // After the first run the primary's clock is stepped, and a command fails, so that the next claim
 // asks for the election.
@@ -59,7 +40,7 @@ func TestMongoAStepOfTheServersClockIsLogged(t *testing.T) {
 		}
 		return testserver.Fate{}
 	})
-	var log sharedBuffer
+	var log lab.Text
 	coll := collection(t, fresh(), func(o *options.ClientOptions) { line.Through(o) })
 	s, err := schedule.New(coll, schedule.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	require.NoError(t, err)

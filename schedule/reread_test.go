@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -83,24 +85,17 @@ func TestAJobWithoutADocumentIsNotFaultedBecauseOfAnother(t *testing.T) {
 	})
 }
 
-// foreignToClaims shows a job's document as another program's to claims alone.
-type foreignToClaims struct {
-	jobs.Store
-	on *atomic.Bool
-}
-
-func (f foreignToClaims) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
-	if f.on.Load() {
-		return jobs.Claimed{}, fmt.Errorf("changed by hand: %w", store.ErrForeign)
-	}
-	return f.Store.Claim(ctx, c)
-}
-
 // Whichever command meets the document first, the log says what to do.
 func TestAClaimThatMeetsAForeignDocumentSaysWhatToDo(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		shown := foreignToClaims{c.store, new(atomic.Bool)}
-		var log lockedBuffer
+		var changed atomic.Bool
+		shown := &jobstest.Store{To: c.store, Through: func(_ context.Context, call jobstest.Call, send func() error) error {
+			if call.Op == "claim" && changed.Load() {
+				return fmt.Errorf("changed by hand: %w", store.ErrForeign)
+			}
+			return send()
+		}}
+		var log lab.Text
 		s, err := schedule.NewWithStore(shown, schedule.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		require.NoError(c, err)
 		require.NoError(c, s.Add("job", schedule.Every(time.Minute), func(context.Context, schedule.Run) error { return nil }))
@@ -108,7 +103,7 @@ func TestAClaimThatMeetsAForeignDocumentSaysWhatToDo(t *testing.T) {
 		over := make(chan error, 1)
 		go func() { over <- s.Run(ctx) }()
 		c.sleep(time.Minute)
-		shown.on.Store(true)
+		changed.Store(true)
 		c.sleep(2 * time.Minute)
 		stop()
 		require.NoError(c, <-over)

@@ -8,15 +8,16 @@ import (
 
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 	"github.com/mongolock/mongolock/store"
 )
 
 const rival = "somebody else"
 
 // failing is a store in memory whose calls can be made to fail, and on which another process
-// claims due times first. The Memory is not embedded, so that a method added to jobs.Store
-// cannot be forgotten here.
+// claims due times first.
 type failing struct {
+	jobstest.Store
 	mem *jobs.Memory
 
 	mu    sync.Mutex // protects all that follows
@@ -41,16 +42,34 @@ type held struct {
 	done chan struct{} // closed when it is no longer renewed
 }
 
+func newFailing() *failing {
+	f := &failing{mem: jobs.NewMemory(), lost: make(map[string]bool), holds: make(map[string]*hold)}
+	f.Store = jobstest.Store{To: f.mem, Through: f.through}
+	return f
+}
+
 func (f *failing) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
-func (f *failing) failure() error {
+// through makes a call, unless it is to fail. A run that was lost may return, and so end, before its
+// lease is settled.
+func (f *failing) through(_ context.Context, c jobstest.Call, send func() error) error {
+	if h := f.held(c.Claim.Job); h != nil {
+		h.claimFirst(f.mem, c.Claim)
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
+	lost, err := f.lost[c.Run], f.err
+	f.mu.Unlock()
+	switch {
+	case lost:
+		return store.ErrGone
+	case err != nil:
+		return err
+	}
+	return send()
 }
 
 // lose ends the time of a run. Its renewals and its end answer ErrGone, even while calls fail.
@@ -59,12 +78,6 @@ func (f *failing) lose(job, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost[id] = true
-}
-
-func (f *failing) isLost(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lost[id]
 }
 
 func (f *failing) hold(job string) (h *hold, already bool) {
@@ -153,95 +166,3 @@ func renew(ctx context.Context, mem *jobs.Memory, c jobs.Claim) {
 		}
 	}
 }
-
-func (f *failing) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
-	if h := f.held(c.Job); h != nil {
-		h.claimFirst(f.mem, c)
-	}
-	if err := f.failure(); err != nil {
-		return jobs.Claimed{}, err
-	}
-	return f.mem.Claim(ctx, c)
-}
-
-func (f *failing) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration) (left time.Duration, err error) {
-	if f.isLost(r.ID) {
-		return 0, store.ErrGone
-	}
-	if err := f.failure(); err != nil {
-		return 0, err
-	}
-	return f.mem.Renew(ctx, r, ttl)
-}
-
-func (f *failing) Finish(ctx context.Context, e jobs.End) error {
-	if f.isLost(e.ID) { // a run may return, and so end, before its lease is settled
-		return store.ErrGone
-	}
-	if err := f.failure(); err != nil {
-		return err
-	}
-	return f.mem.Finish(ctx, e)
-}
-
-func (f *failing) Leave(ctx context.Context, e jobs.End) error {
-	if f.isLost(e.ID) {
-		return store.ErrGone
-	}
-	if err := f.failure(); err != nil {
-		return err
-	}
-	return f.mem.Leave(ctx, e)
-}
-
-func (f *failing) Register(ctx context.Context, name, plan string, now, next time.Time) error {
-	if err := f.failure(); err != nil {
-		return err
-	}
-	return f.mem.Register(ctx, name, plan, now, next)
-}
-
-func (f *failing) Change(ctx context.Context, name string, change jobs.Change) (bool, error) {
-	if err := f.failure(); err != nil {
-		return false, err
-	}
-	return f.mem.Change(ctx, name, change)
-}
-
-func (f *failing) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
-	if err := f.failure(); err != nil {
-		return nil, err
-	}
-	return f.mem.Asked(ctx, names, since)
-}
-
-func (f *failing) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
-	if err := f.failure(); err != nil {
-		return false, err
-	}
-	return f.mem.Undo(ctx, c)
-}
-
-func (f *failing) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
-	if err := f.failure(); err != nil {
-		return nil, err
-	}
-	return f.mem.Read(ctx, names, detail)
-}
-
-func (f *failing) Names(ctx context.Context) ([]string, error) {
-	if err := f.failure(); err != nil {
-		return nil, err
-	}
-	return f.mem.Names(ctx)
-}
-
-func (f *failing) Forget(ctx context.Context, name string) error {
-	if err := f.failure(); err != nil {
-		return err
-	}
-	return f.mem.Forget(ctx, name)
-}
-
-// Now returns the store's time, which needs no call.
-func (f *failing) Now() time.Time { return f.mem.Now() }

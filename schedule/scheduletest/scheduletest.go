@@ -50,7 +50,7 @@ type Jobs struct {
 // They log to the test's log unless an option names another logger.
 func New(t testing.TB, opts ...schedule.Option) *Jobs {
 	t.Helper()
-	j := &Jobs{t: t, store: &failing{mem: jobs.NewMemory(), holds: make(map[string]*hold), lost: make(map[string]bool)}}
+	j := &Jobs{t: t, store: newFailing()}
 	logger := schedule.WithLogger(slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	made, err := above.Scheduler(j.store, append([]schedule.Option{logger}, opts...))
 	if err != nil {
