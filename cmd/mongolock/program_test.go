@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
@@ -48,27 +47,9 @@ func newProgram(t *testing.T) *program {
 type running struct {
 	*exec.Cmd
 	t      *testing.T
-	out    *output
+	out    *lab.Text
 	ended  chan struct{}
 	status int
-}
-
-// An output is what a process writes, while it writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // start starts the program; it is killed when the test ends.
@@ -76,7 +57,7 @@ func (p *program) start(args ...string) *running {
 	p.t.Helper()
 	self, err := os.Executable()
 	require.NoError(p.t, err)
-	r := &running{t: p.t, out: &output{}, ended: make(chan struct{}), Cmd: &exec.Cmd{
+	r := &running{t: p.t, out: new(lab.Text), ended: make(chan struct{}), Cmd: &exec.Cmd{
 		Path: self, Args: append([]string{"mongolock"}, args...), Dir: p.dir, Env: p.env,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}}

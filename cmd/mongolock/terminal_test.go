@@ -16,13 +16,15 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 )
 
 // A console is a pseudo-terminal with a program on it.
 type console struct {
 	t    *testing.T
 	pty  *os.File
-	out  *output
+	out  *lab.Text
 	seen int // what was expected so far
 }
 
@@ -38,7 +40,7 @@ func (p *program) onTerminal() *console {
 	shell.Env = slices.Concat(p.env, []string{"m=" + link, "PS1=> ", "TERM=xterm", "INPUTRC=/dev/null", "PS0="})
 	master, err := pty.StartWithSize(shell, &pty.Winsize{Rows: 24, Cols: 100})
 	require.NoError(p.t, err)
-	s := &console{t: p.t, pty: master, out: &output{}}
+	s := &console{t: p.t, pty: master, out: new(lab.Text)}
 	go func() { _, _ = io.Copy(s.out, master) }() // ends with the terminal
 	p.t.Cleanup(func() {
 		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGHUP)

@@ -14,45 +14,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 // A logBuffer collects the log lines of several goroutines.
-type logBuffer struct {
-	mu   sync.Mutex // protects text
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type logBuffer struct{ lab.Text }
 
 func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // option makes a client log to this buffer.
 func (l *logBuffer) option() mongolock.ClientOption { return mongolock.WithLogger(l.logger()) }
 
-func (l *logBuffer) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
-}
+func (l *logBuffer) count(what string) int { return strings.Count(l.String(), what) }
 
 func (l *logBuffer) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.FieldsFunc(l.text.String(), func(r rune) bool { return r == '\n' })
+	return strings.FieldsFunc(l.String(), func(r rune) bool { return r == '\n' })
 }
 
 // newClientOn returns a client on a collection. It is silent and has a small margin, for which

@@ -1,41 +1,18 @@
 package system
 
 import (
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
-
-// A logbook is what a client logs.
-type logbook struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
-
-func (b *logbook) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-func (b *logbook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 const withoutNumbers = "writes have no transaction numbers here"
 
@@ -51,7 +28,7 @@ func TestAClientSaysOnceThatItsWritesHaveNoNumbers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var book logbook
+			var book logBuffer
 			coll := testserver.Collection(t, testserver.Client(t, c.options))
 			client, err := mongolock.New(coll, mongolock.WithLogger(book.logger()), mongolock.WithoutIndex())
 			require.NoError(t, err)
@@ -70,7 +47,7 @@ func TestAClientSaysOnceThatItsWritesHaveNoNumbers(t *testing.T) {
 func TestDocumentLocksSayItToo(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime", "!router")
-	var book logbook
+	var book logBuffer
 	coll := testserver.Collection(t, testserver.Client(t, func(o *options.ClientOptions) { o.SetRetryWrites(false) }))
 	_, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "order-17"}})
 	require.NoError(t, err)
