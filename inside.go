@@ -41,31 +41,19 @@ func init() {
 		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, MaxWait: t.maxWait, Logger: conf.logger, NoRenewal: t.noRenewal, Note: t.note}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
-		c := client.(*Client)
-		qs := &c.queues
+		qs := &client.(*Client).queues
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		w := inside.Waiting{Announces: c.watch.Announces(), FeedOpen: c.watch.Open()}
-		if q := qs.byKey.All[key]; q != nil && q.head != nil {
-			w.Woken, w.Refused = q.view.Woken(), q.head.refused && !q.head.asking
-			w.Asleep = q.view.Seen != nil && !q.head.asking && !w.Woken
+		q := qs.byKey.All[key]
+		if q == nil || q.head == nil {
+			return inside.Waiting{}
 		}
-		return w
+		return inside.Waiting{
+			Refused: q.head.refused && !q.head.asking,
+			Asleep:  q.view.Seen != nil && !q.head.asking && !q.view.Woken(),
+		}
 	}
 	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).watch.Linger = d }
-	inside.EndLinger = func(client any) {
-		c := client.(*Client)
-		c.queues.mu.Lock()
-		defer c.queues.mu.Unlock()
-		c.watch.Linger = 0 // read by Leave alone, which is called with that held
-		c.watch.Join()
-		c.watch.Leave()
-	}
-	inside.Freed = func(client any, key string) { client.(*Client).freed(key) }
-	inside.Undo = func(lease any, within time.Duration) {
-		h := lease.(*Lease).holding
-		h.client.cleaner.Add(h.ref, nil, h.client.clock.Now().Add(within))
-	}
 	inside.Honoured = func(lease any) time.Time {
 		h := lease.(*Lease).holding
 		h.mu.Lock()

@@ -122,13 +122,6 @@ func (f *Follower) Live() bool {
 	return f.live
 }
 
-// Open reports whether the feed is live or being opened.
-func (f *Follower) Open() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.reading
-}
-
 // State says how the feed is.
 func (f *Follower) State() store.FeedState {
 	f.mu.Lock()

@@ -57,14 +57,10 @@ type Terms struct {
 // client that the Locker is or embeds; if it has none, those of a client without options.
 var TermsOf func(locker any, key string, options any) (Terms, error)
 
-// A Waiting is what one client does about one key at the moment, and about its feed.
+// A Waiting is what one client does about one key at the moment.
 type Waiting struct {
-	Announces bool // the client tells others that a key is free
-	FeedOpen  bool // the feed is live, or being opened
-
 	Refused bool // the head of the queue was refused, and has no claim under way
 	Asleep  bool // the head knows the key's status, and has nothing to do
-	Woken   bool // the head is to look again
 }
 
 // Of a *mongolock.Client.
@@ -73,16 +69,10 @@ var (
 	Look func(client any, key string) Waiting
 	// FeedLinger sets how long the client's feed stays open without waiters.
 	FeedLinger func(client any, d time.Duration)
-	// EndLinger closes the feed as if that time were over.
-	EndLinger func(client any)
-	// Freed tells the client that a key may be free.
-	Freed func(client any, key string)
 )
 
 // Of a *mongolock.Lease.
 var (
-	// Undo cleans up after the lease as if its claim were of unknown outcome.
-	Undo func(lease any, within time.Duration)
 	// Honoured is until when the store honours the lease: its deadline and its margin.
 	Honoured func(lease any) time.Time
 	// Abandon makes the lease give nothing back, as if its process had died.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
@@ -51,4 +52,12 @@ func (f *fixture) env() claims.Env {
 		Contenders: []int{4},
 		OneCommand: testserver.Has("operationtime"),
 	}
+}
+
+// count is the number of documents in the collection.
+func (f *fixture) count() int64 {
+	f.t.Helper()
+	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
+	require.NoError(f.t, err)
+	return n
 }

@@ -88,26 +88,3 @@ func TestAClaimAnsweredWithoutADocumentThatCannotBeConfirmedIsUnknown(t *testing
 	mustBeUnknown(t, l, err)
 	f.mustBeAbsent("k")
 }
-
-// count is the number of documents in the collection.
-func (f *fixture) count() int64 {
-	f.t.Helper()
-	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
-	require.NoError(f.t, err)
-	return n
-}
-
-func (f *fixture) clients(n int, opts ...mongolock.ClientOption) (all []*mongolock.Client) {
-	f.t.Helper()
-	for range n {
-		all = append(all, f.client(opts...))
-	}
-	return all
-}
-
-// endOf tells when a lease's Done is closed.
-func endOf(l *mongolock.Lease) <-chan time.Time {
-	done := make(chan time.Time, 1)
-	go func() { <-l.Done(); done <- time.Now() }()
-	return done
-}

@@ -3,7 +3,6 @@ package system
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
-	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -36,8 +34,8 @@ func feedFound() time.Duration { return min(10*time.Second+feedSoon(), 18*time.S
 // newFeedFixture is a fixture on a server with a feed.
 func newFeedFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := newFixture(t, "capped", "atomic")
-	f.server = asFound // the feed is like a program's
+	f := newFixture(t, "capped")
+	f.shared = false // the feed is like a program's
 	return f
 }
 
@@ -138,6 +136,7 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 	f := newFeedFixture(t)
 	holder := f.client()
 	c, tap := f.tapped()
+	inside.FeedLinger(c, feedBriefly)
 	f.release(f.acquire(c, "free"))
 	assert.Zero(t, tailing(tap.Take()), "opened though nobody waits")
 	var held []*mongolock.Lease
@@ -156,14 +155,12 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 		f.served(waits[2*i : 2*i+2])
 		assert.LessOrEqual(t, time.Since(start), feedSoon(), "a wake-up and a hand-over")
 	}
-	assert.Equal(t, 1, tailing(tap.Take()), "cursors for six waiters of three keys")
-	inside.EndLinger(c)
+	sent := tap.Take()
+	assert.Equal(t, 1, tailing(sent), "cursors for six waiters of three keys")
 	f.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
-		return !inside.Look(c, "").FeedOpen
+		sent = append(sent, tap.Take()...)
+		return named(sent)["killCursors"] == 1
 	})
-	sent := named(tap.Take())
-	assert.Equal(t, 1, sent["killCursors"], "closing it sent %v", sent)
-	assert.Len(t, sent, 1, "closing the feed sent")
 	f.handsOver(holder, c, "k0", true, feedSoon())
 	assert.Equal(t, 1, tailing(tap.Take()), "cursors for the next waiter")
 }
@@ -194,39 +191,6 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
 }
 
-// The wake-up makes an answer stale that arrives after it: the reply to the first waiter's
-// look is held back until the key is free and the wake-up has come.
-func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
-	t.Parallel()
-	f := newFeedFixture(t)
-	holder, line := f.client(), &testserver.Line{}
-	c := f.clientOn(f.connect(f.uri, line.Through))
-	l := f.acquire(holder, "k")
-	wait := f.inBackground(f.ctx(), c, "k")
-	f.asleep(c, "k", true)
-
-	asked, pass := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	line.Set(func(name string, cmd bson.Raw) testserver.Fate {
-		if name != "findAndModify" || !isWait(cmd) {
-			return testserver.Fate{}
-		}
-		return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
-			once.Do(func() { close(asked); <-pass })
-			return testserver.Edit(reply, nil)
-		}}
-	})
-	inside.Freed(c, "k") // without a reason
-	f.await(asked, "the head looks")
-	f.release(l)
-	f.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
-		return inside.Look(c, "k").Woken
-	})
-	start := time.Now()
-	close(pass)
-	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the stale answer to the grant")
-}
-
 func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
@@ -237,26 +201,6 @@ func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	require.Equal(t, feedUncapped, f.wakesAre(), "capped all the same: the test shows nothing")
 	f.handsOver(f.client(), f.client(), "k", true, feedSoon())
 	assert.Equal(t, feedCapped, f.wakesAre(), "not capped yet")
-}
-
-func TestWaitersPollOnAServerWithoutCappedCollections(t *testing.T) {
-	t.Parallel()
-	const commandNotFound = 59
-	f := newFixture(t)
-	line := &testserver.Line{}
-	line.Set(func(name string, _ bson.Raw) testserver.Fate {
-		if name == "create" {
-			return testserver.Fate{Instead: bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: commandNotFound}, {Key: "errmsg", Value: "no"}}}
-		}
-		return testserver.Fate{}
-	})
-	tap := &testserver.Tap{}
-	c := f.clientOn(f.connect(f.uri, line.Through, tap.On))
-	for range 3 {
-		f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon())
-	}
-	sent := tap.Take()
-	assert.Zero(t, tailing(sent), "sent %v", named(sent))
 }
 
 func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
@@ -336,159 +280,4 @@ func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
 	assert.NoError(t, err, "%d notices are kept", n)
 	assert.LessOrEqual(t, n, int64(1000), "notices kept")
 	f.handsOver(holder, c, "k", true, feedSoon())
-}
-
-func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
-	t.Parallel()
-	f := newFeedFixture(t)
-	var log logBuffer
-	holder := f.client()
-	c, proxy := f.behind(withRetries, log.option())
-	for range 2 {
-		l := f.acquire(holder, "k")
-		wait := f.inBackground(f.ctx(), c, "k")
-		f.asleep(c, "k", true)
-		proxy.Cut()
-		time.Sleep(500 * time.Millisecond) // real: cut off for a while
-		f.release(l)                       // and the waiter does not hear it
-		time.Sleep(500 * time.Millisecond)
-		proxy.Restore()
-		back := time.Now()
-		a := f.granted(wait)
-		assert.LessOrEqual(t, a.when.Sub(back), feedSoon(), "from the end of the outage to the grant")
-		f.release(a.lease)
-		f.handsOver(holder, c, "k", true, feedSoon())
-	}
-	assert.Equal(t, 1, log.count("wake-ups are interrupted"), "lines within seconds that say so")
-}
-
-func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
-	t.Parallel()
-	server := testserver.Start(t, "auth=1", "capped", "atomic", "roles")
-	f := newFixtureAt(t, server.URI)
-	db := f.coll.Database()
-	role := bson.D{
-		{Key: "createRole", Value: "locker"}, {Key: "roles", Value: bson.A{}},
-		{Key: "privileges", Value: bson.A{bson.D{
-			{Key: "resource", Value: bson.D{{Key: "db", Value: db.Name()}, {Key: "collection", Value: f.coll.Name()}}},
-			{Key: "actions", Value: bson.A{"find", "insert", "update", "remove"}},
-		}}},
-	}
-	user := bson.D{{Key: "createUser", Value: "app"}, {Key: "pwd", Value: "app"}, {Key: "roles", Value: bson.A{"locker"}}}
-	for _, command := range []bson.D{role, user} {
-		require.NoError(t, db.RunCommand(f.ctx(), command).Err())
-	}
-	uri, err := url.Parse(server.URI)
-	require.NoError(t, err)
-	uri.User = url.UserPassword("app", "app")
-	query := uri.Query()
-	query.Set("authSource", db.Name())
-	uri.RawQuery = query.Encode()
-	f.uri = uri.String()
-
-	var log logBuffer
-	one, two := f.client(), f.client(log.option())
-	for range 3 {
-		f.handsOver(one, two, "k", false, feedSoon())
-		f.handsOver(two, one, "k", false, feedSoon())
-	}
-	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
-	assert.Equal(t, feedMissing, f.wakesAre(), "made all the same: the test shows nothing")
-	f.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
-		return !inside.Look(two, "").Announces
-	})
-}
-
-func TestFiftyWaitersAndTheirFeedsSurviveAKillOfTheServer(t *testing.T) {
-	t.Parallel()
-	server := testserver.Start(t, "", "capped", "atomic", "process", "crash")
-	f := newFixtureAt(t, server.URI)
-	holder := f.client()
-	l := f.acquire(holder, "k")
-	var taps []*testserver.Tap
-	var clients []*mongolock.Client
-	var waits []<-chan outcome
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	for range 5 {
-		c, tap := f.tapped()
-		taps, clients = append(taps, tap), append(clients, c)
-		for range 10 {
-			waits = append(waits, f.inBackground(ctx, c, "k"))
-		}
-	}
-	for i, c := range clients {
-		f.asleep(c, "k", true)
-		taps[i].Take()
-	}
-	start := time.Now()
-	server.Do("kill")
-	time.Sleep(time.Second) // real: the server is down for a while
-	server.Do("restart")
-	back := time.Now()
-	for _, c := range clients {
-		f.asleep(c, "k", true)
-	}
-	t.Logf("down for %v, all listen again %v after", back.Sub(start), time.Since(back))
-	for i := range clients {
-		if sent := taps[i].Take(); len(sent) > 60 {
-			t.Errorf("client %d sent %v meanwhile", i, named(sent))
-		} else {
-			t.Logf("client %d sent %v meanwhile", i, named(sent))
-		}
-	}
-	f.release(l)
-	f.served(waits)
-	t.Logf("all served %v after the server was back", time.Since(back))
-}
-
-// Every removal of a holder from a document with a line is announced. Unless it hears of it,
-// the waiter sleeps until the holder should have expired.
-func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
-	t.Parallel()
-	removals := map[string]func(f *fixture, c *mongolock.Client, l *mongolock.Lease){
-		"break": func(f *fixture, _ *mongolock.Client, _ *mongolock.Lease) {
-			_, err := f.client().Break(f.ctx(), "k", "test", 0)
-			assert.NoError(f.t, err)
-		},
-		"close":          func(_ *fixture, c *mongolock.Client, _ *mongolock.Lease) { _ = c.Close() },
-		"end of MaxHold": func(*fixture, *mongolock.Client, *mongolock.Lease) {},
-		"undo": func(f *fixture, c *mongolock.Client, l *mongolock.Lease) {
-			inside.Undo(l, time.Minute)
-		},
-	}
-	for name, remove := range removals {
-		t.Run(name, func(t *testing.T) {
-			f := newFeedFixture(t)
-			holder, waiter := f.client(mongolock.WithMargin(50*time.Millisecond)), f.client()
-			var opts []mongolock.AcquireOption
-			if name == "end of MaxHold" {
-				opts = append(opts, mongolock.MaxHold(2*time.Second))
-			}
-			l := f.acquire(holder, "k", opts...)
-			wait := f.inBackground(f.ctx(), waiter, "k")
-			f.asleep(waiter, "k", true)
-			remove(f, holder, l)
-			if name == "end of MaxHold" {
-				<-l.Done()
-			}
-			start := time.Now()
-			assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
-		})
-	}
-}
-
-// The reply's image, which says whether a process waits, was lost with the reply.
-func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
-	t.Parallel()
-	f := newFeedFixture(t)
-	waiter := f.client()
-	holder, proxy := f.behind(noRetries)
-	l := f.acquire(holder, "k")
-	wait := f.inBackground(f.ctx(), waiter, "k")
-	f.asleep(waiter, "k", true)
-	f.on(proxy, releaseCommands.Nth(1), faultproxy.DropReply())
-	start := time.Now()
-	assert.ErrorIs(t, l.Release(), mongolock.ErrOutcomeUnknown, "the release whose reply was lost")
-	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
 }

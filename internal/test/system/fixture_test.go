@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
@@ -31,20 +33,12 @@ import (
 )
 
 const (
-	pollMost = time.Second // a waiter without a feed polls at least this often
-
-	slack       = 250 * time.Millisecond // how late anything may be on a real server
-	feedBriefly = 250 * time.Millisecond // that a feed stays open after its last waiter
-	pollPause   = pollMost * 6 / 5       // how long a waiter sleeps at most between two looks
+	slack       = 250 * time.Millisecond  // how late anything may be on a real server
+	feedBriefly = 250 * time.Millisecond  // that a feed stays open after its last waiter
+	pollPause   = 1200 * time.Millisecond // how long a waiter sleeps at most between two looks
 )
 
-// TestMain is also the main function of the processes that tests start, see
-// childProcess.
 func TestMain(m *testing.M) {
-	if run := childPrograms[os.Getenv(childVariable)]; run != nil {
-		run()
-		return
-	}
 	flag.Parse()
 	// These tests wait more than they compute. But the embedded server takes one command at a
 	// time.
@@ -69,7 +63,7 @@ type fixture struct {
 	proxies []*faultproxy.Proxy
 	rules   []*faultproxy.Rule
 	worst   atomic.Int64 // of the trips to the server so far, see busy
-	server  serverUse
+	shared  bool         // other tests use the server too
 }
 
 func newFixture(t testing.TB, capabilities ...string) *fixture {
@@ -82,31 +76,9 @@ func newFixtureOnAny(t testing.TB, capabilities ...string) *fixture {
 	t.Helper()
 	testserver.Need(t, append(capabilities, "mongodb")...)
 	f := newFixtureAt(t, os.Getenv("MONGODB_URI"))
-	f.server = withOtherTests
+	f.shared = true
 	return f
 }
-
-// newFixtureApart uses a server of its own, where one can be had. Work that keeps SecantusDB
-// busy after the test, see clientOfStore, ends with that server.
-func newFixtureApart(t testing.TB, capabilities ...string) *fixture {
-	t.Helper()
-	if !testserver.Has("process") {
-		return newFixture(t, capabilities...)
-	}
-	testserver.Need(t, capabilities...)
-	f := newFixtureAt(t, testserver.Start(t, "").URI)
-	f.server = ofItsOwn
-	return f
-}
-
-// A serverUse says what else uses the server of a test.
-type serverUse int
-
-const (
-	asFound        serverUse = iota
-	withOtherTests           // other tests
-	ofItsOwn                 // nothing: it ends with the test
-)
 
 func newFixtureAt(t testing.TB, uri string) *fixture {
 	t.Helper()
@@ -208,7 +180,7 @@ func (f *fixture) clientOn(conn *mongo.Client, opts ...mongolock.ClientOption) *
 // wait, even if the reader has closed the connection or is cut off.
 func (f *fixture) clientOfStore(coll *mongo.Collection, opts ...mongolock.ClientOption) *mongolock.Client {
 	f.t.Helper()
-	if f.server != withOtherTests {
+	if !f.shared {
 		c, err := mongolock.New(coll, opts...)
 		require.NoError(f.t, err)
 		return c
@@ -230,26 +202,13 @@ const (
 	noRetries   retrying = false
 )
 
-func (m retrying) String() string {
-	if m {
-		return "with retries"
-	}
-	return "without retries"
-}
-
 // behind is a client on the far side of a proxy.
 func (f *fixture) behind(retries retrying, opts ...mongolock.ClientOption) (*mongolock.Client, *faultproxy.Proxy) {
 	f.t.Helper()
 	proxy := faultproxy.New(f.t, f.uri)
 	f.proxies = append(f.proxies, proxy)
-	return f.through(proxy, retries, opts...), proxy
-}
-
-// through is one more client behind a proxy.
-func (f *fixture) through(proxy *faultproxy.Proxy, retries retrying, opts ...mongolock.ClientOption) *mongolock.Client {
-	f.t.Helper()
 	conn := f.connect(proxy.URI(), func(o *options.ClientOptions) { o.SetRetryWrites(bool(retries)) })
-	return f.warm(f.clientOn(conn, opts...))
+	return f.warm(f.clientOn(conn, opts...)), proxy
 }
 
 // on puts a rule in force until the test is over.
@@ -269,8 +228,8 @@ func (f *fixture) endFaults() {
 	}
 }
 
-// longest is how long anything may take. On a busy machine the leases of children are longer.
-func longest() time.Duration { return 20*time.Second + 4*childTTL() }
+// longest is how long anything may take.
+func longest() time.Duration { return pace.Of(30 * time.Second) }
 
 func (f *fixture) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), longest())
@@ -344,12 +303,13 @@ func (f *fixture) document(key string) bson.Raw {
 }
 
 // holders are the IDs in the document of a key.
-func (f *fixture) holders(key string) (ids []string) {
+func (f *fixture) holders(key string) []string {
 	f.t.Helper()
-	for id := range readLock(f.document(key)).Holders {
-		ids = append(ids, id)
+	var d struct{ Holders bson.M }
+	if raw := f.document(key); raw != nil {
+		require.NoError(f.t, bson.Unmarshal(raw, &d))
 	}
-	return ids
+	return slices.Collect(maps.Keys(d.Holders))
 }
 
 // mustHold fails unless the lease, and it alone, is in the document.
@@ -382,17 +342,6 @@ func (f *fixture) until(by time.Time, what string, is func() bool) {
 		require.False(f.t, time.Now().After(by.Add(f.busy())), "too late or never: %s", what)
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-// await waits for something that must happen.
-func (f *fixture) await(ch <-chan struct{}, what string) time.Time {
-	f.t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(pace.Of(15 * time.Second)):
-		f.t.Fatalf("never: %s", what)
-	}
-	return time.Now()
 }
 
 // mustHoldNothing fails if a key is held though all clients were closed.
@@ -436,67 +385,72 @@ func withFields(paths ...[]string) func(bson.Raw) bool {
 	}
 }
 
-func withoutField(path ...string) func(bson.Raw) bool {
-	return func(c bson.Raw) bool { return c.Lookup(path...).IsZero() }
-}
-
-// isWait matches commands of a place in line: those that join, and those that say that one still
-// waits.
-func isWait(c bson.Raw) bool {
-	query, _ := c.Lookup("query").DocumentOK()
-	elements, _ := query.Elements()
-	return !c.Lookup("update", "$push", fieldLine).IsZero() ||
-		slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasPrefix(e.Key(), fieldWaits+".") })
-}
-
 // The commands of the protocol, as a proxy sees them.
 var (
 	modifyCommands  = faultproxy.Command("findAndModify")
 	claimCommands   = modifyCommands.Where(withFields([]string{"upsert"}))
-	releaseCommands = modifyCommands.Where(withFields([]string{"remove"})).Where(withoutField("writeConcern", "j"))
 	confirmCommands = modifyCommands.Where(withFields([]string{"update", "$currentDate", fieldStamp}))
 )
-
-// A lockDocument is the document of a key, as design.md §3 has it.
-type lockDocument struct {
-	Mode     string                `bson:"mode"`
-	Holders  map[string]lockHolder `bson:"holders"`
-	ExpireAt time.Time             `bson:"expireAt"`
-	At       time.Time             `bson:"at"`
-	Line     []string              `bson:"line"`
-}
-
-type lockHolder struct {
-	Owner    string    `bson:"owner"`
-	Note     string    `bson:"note"`
-	Since    time.Time `bson:"since"`
-	ExpireAt time.Time `bson:"expireAt"`
-}
-
-// readLock reads a document. It returns the zero value if there is no document, or if it has another
-// shape.
-func readLock(raw bson.Raw) (d lockDocument) {
-	if raw != nil {
-		_ = bson.Unmarshal(raw, &d)
-	}
-	return d
-}
-
-// only returns the only holder of a document, or the zero value if there are more or none.
-func (d lockDocument) only() lockHolder {
-	if len(d.Holders) == 1 {
-		for _, h := range d.Holders {
-			return h
-		}
-	}
-	return lockHolder{}
-}
 
 // The fields of the document.
 const (
 	fieldMark     = "mongolock"
 	fieldExpireAt = "expireAt"
-	fieldLine     = "line"
-	fieldWaits    = "waits"
 	fieldStamp    = "stamp"
 )
+
+// A logBuffer collects the log lines of several goroutines.
+type logBuffer struct{ lab.Text }
+
+func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// option makes a client log to this buffer.
+func (l *logBuffer) option() mongolock.ClientOption { return mongolock.WithLogger(l.logger()) }
+
+func (l *logBuffer) count(what string) int { return strings.Count(l.String(), what) }
+
+func (l *logBuffer) lines() []string {
+	return strings.FieldsFunc(l.String(), func(r rune) bool { return r == '\n' })
+}
+
+// newClientOn returns a client on a collection. It is silent and has a small margin, for which
+// Close waits, unless an option says otherwise.
+func newClientOn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientOption) *mongolock.Client {
+	t.Helper()
+	quiet := []mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(10 * time.Millisecond)}
+	client, err := mongolock.New(coll, append(quiet, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// newClient returns a client on a collection of its own.
+func newClient(t testing.TB, opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
+	t.Helper()
+	coll := testserver.Collection(t, testserver.Client(t))
+	return newClientOn(t, coll, opts...), coll
+}
+
+// contextFor bounds a call that must succeed: d, and more on a busy machine.
+func contextFor(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), pace.Of(d))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func tryAcquire(t testing.TB, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
+	t.Helper()
+	lease, err := c.TryAcquire(contextFor(t, 30*time.Second), key, opts...)
+	require.NoError(t, err, "acquire %q", key)
+	return lease
+}
+
+// storedDocument returns the document under a key, whatever it is, or nil.
+func storedDocument(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
+	t.Helper()
+	raw, err := coll.FindOne(contextFor(t, 10*time.Second), bson.D{{Key: "_id", Value: key}}).Raw()
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		t.Fatal(err)
+	}
+	return raw
+}

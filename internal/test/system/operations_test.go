@@ -121,35 +121,79 @@ func TestTheMongoClientsOwnTimeoutDoesNotBoundALock(t *testing.T) {
 	}
 }
 
-// The advice about the pool: an application that keeps all of its connections busy loses its
-// leases, unless they have connections of their own.
-func TestAnExhaustedConnectionPoolLosesTheLease(t *testing.T) {
+const withoutNumbers = "writes have no transaction numbers here"
+
+func TestAClientSaysOnceThatItsWritesHaveNoNumbers(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "capped", "atomic") // FerretDB's tailable cursors now and then leave its database locked
-	coll := testserver.Collection(t, testserver.Client(t))
-	busy := testserver.Client(t, func(o *options.ClientOptions) { o.SetMaxPoolSize(1) })
-	in := func(c *mongo.Client) *mongo.Collection {
-		return c.Database(coll.Database().Name()).Collection(coll.Name())
+	testserver.Need(t, "operationtime", "!router")
+	for name, c := range map[string]struct {
+		options func(*options.ClientOptions)
+		lines   int
+	}{
+		"a set":             {func(*options.ClientOptions) {}, 0},
+		"retryWrites=false": {func(o *options.ClientOptions) { o.SetRetryWrites(false) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log logBuffer
+			coll := testserver.Collection(t, testserver.Client(t, c.options))
+			client, err := mongolock.New(coll, mongolock.WithLogger(log.logger()), mongolock.WithoutIndex())
+			require.NoError(t, err)
+			for _, key := range []string{"a", "b"} {
+				lease, err := client.TryAcquire(t.Context(), key)
+				require.NoError(t, err)
+				require.NoError(t, lease.Release())
+			}
+			require.NoError(t, client.Close())
+			assert.Equal(t, c.lines, log.count(withoutNumbers), "%s", log.lines())
+		})
 	}
+}
 
-	slow := testserver.Collection(t, busy)
-	err := slow.Database().CreateCollection(t.Context(), slow.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<16))
+func TestAnUnreachableServerIsNamedToACallerWithoutADeadline(t *testing.T) {
+	t.Parallel()
+	connected, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetServerSelectionTimeout(300 * time.Millisecond))
 	require.NoError(t, err)
-	_, err = slow.InsertOne(t.Context(), bson.D{})
-	require.NoError(t, err)
-	cursor, err := slow.Find(t.Context(), bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetBatchSize(1).SetMaxAwaitTime(4*time.Second))
-	require.NoError(t, err)
-	cursor.TryNext(t.Context()) // the document that is there
+	t.Cleanup(func() { _ = connected.Disconnect(context.Background()) })
+	client := newClientOn(t, connected.Database("x").Collection("locks"))
+	_, err = client.Acquire(t.Context(), "nightly")
+	require.Error(t, err, "granted by nobody")
+	for _, want := range []string{"acquire", `"nightly"`, "server selection", "127.0.0.1:1"} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "unknown, though nothing was sent")
+}
 
-	shared := tryAcquire(t, newClientOn(t, in(busy)), "shared", mongolock.TTL(min(pace.Of(1500*time.Millisecond), 3*time.Second)))
-	own := tryAcquire(t, newClientOn(t, in(testserver.Client(t))), "own", mongolock.TTL(pace.Of(3*time.Second)))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		cursor.TryNext(t.Context()) // the connection is busy while the server waits
-	}()
-	assert.ErrorIs(t, ended(t, shared, pace.Of(4*time.Second)), mongolock.ErrLost, "behind the application")
-	<-done
-	assert.NoError(t, own.Err(), "on a connection of its own")
-	_ = cursor.Close(context.Background())
+// A capped collection would accept the claim, and drop it when it is full. Before MongoDB 5.0
+// the claim could not be removed from it either, so it is asked before anything is written.
+func TestACollectionThatCannotHoldLocksIsAClearError(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "ttl") // servers without it do not have such collections either
+	for kind, opts := range map[string]bson.D{
+		"view":        {{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}},
+		"time-series": {{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "at"}}}},
+		"capped":      {{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			switch kind {
+			case "time-series":
+				testserver.Need(t, "timeseries") // since MongoDB 5.0
+			case "capped":
+				testserver.Need(t, "capped")
+			}
+			coll := testserver.Collection(t, testserver.Client(t))
+			require.NoError(t, coll.Database().RunCommand(t.Context(), append(bson.D{{Key: "create", Value: coll.Name()}}, opts...)).Err())
+			client := newClientOn(t, coll)
+			for range 2 {
+				lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
+				assert.Nil(t, lease, "%v, %v", lease, err)
+				assert.ErrorContains(t, err, kind)
+				assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+				assert.Nil(t, storedDocument(t, coll, "k"), "left behind")
+			}
+			assert.ErrorContains(t, client.EnsureIndex(contextFor(t, 10*time.Second)), kind, "EnsureIndex")
+			require.NoError(t, coll.Drop(t.Context()))
+			tryAcquire(t, client, "k") // mended
+		})
+	}
 }

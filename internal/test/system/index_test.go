@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
@@ -55,4 +57,21 @@ func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 		require.LessOrEqual(t, time.Since(start), 2*time.Minute, "not swept in two minutes")
 	}
 	assert.Len(t, keys(), 5, "the sweep left")
+}
+
+func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "ttl")
+	log := &logBuffer{}
+	coll := testserver.Collection(t, testserver.Client(t))
+	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}})
+	require.NoError(t, err)
+	client := newClientOn(t, coll, mongolock.WithLogger(log.logger()))
+	tryAcquire(t, client, "k")
+	err = client.EnsureIndex(t.Context()) // before 5.0 a server has only one index on a field
+	failed, logged := err != nil, len(log.lines()) > 0
+	assert.Equal(t, logged, failed, "EnsureIndex: %v; logged %q", err, log.lines())
+	specs, err := coll.Indexes().ListSpecifications(t.Context())
+	require.NoError(t, err)
+	assert.True(t, slices.ContainsFunc(specs, func(s mongo.IndexSpecification) bool { return s.Name == "expireAt_1" && s.ExpireAfterSeconds == nil }), "somebody's index became one of %+v", specs)
 }
