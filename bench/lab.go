@@ -72,8 +72,8 @@ type lab struct {
 	ends   []func() error
 }
 
-func (l *lab) open(kind devmongo.Kind) {
-	server, err := devmongo.Start(l.ctx, devmongo.WithKind(kind))
+func (l *lab) open(kind string) {
+	server, err := devmongo.Start(l.ctx, kind)
 	if err != nil {
 		check(fmt.Errorf("the figures on MongoDB need a server of kind %q, which `make server` puts in place: %w", kind, err))
 	}

@@ -19,8 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"time"
-
-	"github.com/mongolock/mongolock/devmongo"
 )
 
 // The page for users has the figures of a server that have a target, the other one all of them.
@@ -47,14 +45,14 @@ var (
 
 func runAll() error {
 	write := flag.Bool("write", false, "put the tables into docs/performance.md and docs/internals/figures.md")
-	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that this machine has")
+	kind := flag.String("kind", "secantus", "the kind of server to measure on, see devmongo; empty: the first that this machine has")
 	rounds := flag.Int("rounds", 3, "how often to take the ratios that depend on the machine's state, spread over the run")
 	only := flag.String("only", "", "take only the figures of this part, by the name that is printed while it runs; nothing is written")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	all, machine, err := measure(ctx, devmongo.Kind(*kind), *rounds, *only)
+	all, machine, err := measure(ctx, *kind, *rounds, *only)
 	if err := errors.Join(show(os.Stdout, all), err); err != nil {
 		return err
 	}
@@ -84,7 +82,7 @@ var parts = []part{
 // measure takes every figure. Each round takes all parts in turn, so that the rounds of a
 // part are spread over the run, and one bad minute of the machine does not decide a
 // figure. It returns those taken before an error too.
-func measure(ctx context.Context, kind devmongo.Kind, rounds int, only string) (all []figure, machine string, err error) {
+func measure(ctx context.Context, kind string, rounds int, only string) (all []figure, machine string, err error) {
 	taken := make([][][]figure, len(parts))
 	for round := range max(rounds, 1) {
 		for i, p := range parts {
@@ -107,7 +105,7 @@ func measure(ctx context.Context, kind devmongo.Kind, rounds int, only string) (
 
 // onItsOwn takes a part on a new server, so that the data of other parts does not count:
 // in two runs on one server the same commands by hand took longer in later rounds.
-func onItsOwn(ctx context.Context, kind devmongo.Kind, p part) (figures []figure, machine string, err error) {
+func onItsOwn(ctx context.Context, kind string, p part) (figures []figure, machine string, err error) {
 	l := &lab{ctx: ctx}
 	defer func() { err = errors.Join(err, l.close()) }()
 	defer caught(p.name, &err)

@@ -52,17 +52,17 @@ func TestMain(m *testing.M) {
 // run runs the tests on a server of their own: the programs use databases of fixed names, which on a
 // server that is in use may be somebody's.
 func run(m *testing.M) (code int, err error) {
-	if err := os.Unsetenv(devmongo.EnvURI); err != nil {
+	if err := os.Unsetenv("MONGODB_URI"); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := devmongo.Start(ctx)
+	s, err := devmongo.Start(ctx, "")
 	if err != nil {
 		return 0, err
 	}
 	defer s.Stop()
-	if err := os.Setenv(devmongo.EnvURI, s.URI()); err != nil {
+	if err := os.Setenv("MONGODB_URI", s.URI()); err != nil {
 		return 0, err
 	}
 	if programs, err = os.MkdirTemp("", "examples-"); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,7 +13,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/mongolock/mongolock/devmongo"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 // control lets a test of another module kill, restart and step down servers, over HTTP on the loopback:
@@ -28,21 +29,21 @@ import (
 // one. A failure is text, with status 400 for a bad value, 404 for an unknown server, 501 for what the kind cannot do,
 // and 500 for the rest.
 type control struct {
-	shared *devmongo.Server
-	opts   []devmongo.Option // of every server like the shared one
+	shared *servers.Server
+	like   servers.Config // of every server that a test starts for itself
 	log    *slog.Logger
 	http   http.Server
 	cancel context.CancelFunc // of its requests, and so of the starts under way
 	url    string
 
 	mu      sync.Mutex // protects all that follows; not held while a server starts
-	servers map[string]*devmongo.Server
+	servers map[string]*servers.Server
 	lastID  int
 }
 
 // startControl listens on a port of the loopback. The path begins with a secret, so that a web page
 // or another user who guesses the port cannot kill anything.
-func startControl(shared *devmongo.Server, log *slog.Logger, opts ...devmongo.Option) (*control, error) {
+func startControl(shared *servers.Server, like servers.Config) (*control, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -51,11 +52,11 @@ func startControl(shared *devmongo.Server, log *slog.Logger, opts ...devmongo.Op
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &control{
 		shared:  shared,
-		opts:    opts,
-		log:     log,
+		like:    like,
+		log:     cmp.Or(like.Log, slog.New(slog.DiscardHandler)),
 		cancel:  cancel,
 		url:     "http://" + l.Addr().String() + secret,
-		servers: map[string]*devmongo.Server{},
+		servers: map[string]*servers.Server{},
 	}
 	c.http.Handler = http.StripPrefix(secret, c.routes())
 	c.http.BaseContext = func(net.Listener) context.Context { return ctx }
@@ -65,10 +66,10 @@ func startControl(shared *devmongo.Server, log *slog.Logger, opts ...devmongo.Op
 
 func (c *control) routes() http.Handler {
 	mux := http.NewServeMux()
-	for verb, do := range map[string]func(*devmongo.Server, *http.Request) error{
-		"kill":    func(s *devmongo.Server, _ *http.Request) error { return s.Kill() },
-		"restart": func(s *devmongo.Server, r *http.Request) error { return s.Restart(r.Context()) },
-		"stepdown": func(s *devmongo.Server, r *http.Request) error {
+	for verb, do := range map[string]func(*servers.Server, *http.Request) error{
+		"kill":    func(s *servers.Server, _ *http.Request) error { return s.Kill() },
+		"restart": func(s *servers.Server, r *http.Request) error { return s.Restart(r.Context()) },
+		"stepdown": func(s *servers.Server, r *http.Request) error {
 			period, err := periodOf(r)
 			if err != nil {
 				return err
@@ -87,7 +88,7 @@ func (c *control) routes() http.Handler {
 		mux.HandleFunc("POST /servers/{id}/"+verb, handler)
 	}
 	mux.HandleFunc("POST /servers", func(w http.ResponseWriter, r *http.Request) {
-		wanted, err := wantedBy(r)
+		wanted, err := wantedBy(r, c.like)
 		var body *started
 		if err == nil {
 			body, err = c.start(r.Context(), wanted)
@@ -105,24 +106,23 @@ func (c *control) routes() http.Handler {
 
 // started is the answer to POST /servers.
 type started struct {
-	ID      string                `json:"id"`
-	URI     string                `json:"uri"`
-	Kind    devmongo.Kind         `json:"kind"`
-	Version string                `json:"version"`
-	Has     []devmongo.Capability `json:"has"`
-	Members []string              `json:"members"` // host:port of each
+	ID      string               `json:"id"`
+	URI     string               `json:"uri"`
+	Kind    servers.Kind         `json:"kind"`
+	Version string               `json:"version"`
+	Has     []servers.Capability `json:"has"`
+	Members []string             `json:"members"` // host:port of each
 }
 
-func (c *control) start(ctx context.Context, wanted wanted) (*started, error) {
-	if c.shared.Kind() == devmongo.External {
+func (c *control) start(ctx context.Context, wanted servers.Config) (*started, error) {
+	if c.shared.Kind() == servers.External {
 		return nil, fmt.Errorf("another external server: %w", errors.ErrUnsupported)
 	}
-	if wanted.auth && !c.shared.Has(devmongo.Roles) {
+	if wanted.Auth && !c.shared.Has(servers.Roles) {
 		return nil, fmt.Errorf("%s with users: %w", c.shared.Kind(), errors.ErrUnsupported)
 	}
-	opts := append([]devmongo.Option{devmongo.WithKind(c.shared.Kind()), devmongo.WithLogger(c.log)}, c.opts...)
-	opts = append(opts, wanted.options()...)
-	server, err := devmongo.Start(ctx, opts...)
+	wanted.Kind = c.shared.Kind()
+	server, err := servers.Start(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (c *control) end(id string) error {
 	return server.Stop()
 }
 
-func (c *control) server(id string) (*devmongo.Server, error) {
+func (c *control) server(id string) (*servers.Server, error) {
 	if id == "" {
 		return c.shared, nil
 	}

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"time"
 
-	"github.com/mongolock/mongolock/devmongo"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 // execute runs the command with a server and returns the command's exit code.
-func execute(ctx context.Context, argv []string, log *slog.Logger, opts, alike []devmongo.Option) (code int, err error) {
-	server, err := devmongo.Start(ctx, append(opts, alike...)...)
+func execute(ctx context.Context, argv []string, config servers.Config) (code int, err error) {
+	server, err := servers.Start(ctx, config)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -22,16 +21,16 @@ func execute(ctx context.Context, argv []string, log *slog.Logger, opts, alike [
 	announce(server)
 
 	env := append(os.Environ(), server.Environ()...)
-	if inside := os.Getenv(devmongo.EnvControl); inside != "" && server.Kind() == devmongo.External {
+	if inside := os.Getenv(servers.EnvControl); inside != "" && server.Kind() == servers.External {
 		// Inside another exec the server and its control endpoint are the outer one's.
 		return runCommand(ctx, argv, os.Environ())
 	}
-	control, err := startControl(server, log, alike...)
+	control, err := startControl(server, config)
 	if err != nil {
 		return exitFailed, err
 	}
 	defer func() { err = errors.Join(err, control.close()) }()
-	return runCommand(ctx, argv, append(env, devmongo.EnvControl+"="+control.url))
+	return runCommand(ctx, argv, append(env, servers.EnvControl+"="+control.url))
 }
 
 // patience is how long a command may take to end before it is killed.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,14 +17,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/devmongo"
 	"github.com/mongolock/mongolock/devmongo/internal/lack"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 func needSecantus(t *testing.T) {
 	t.Helper()
-	for _, f := range devmongo.Find(t.Context()) {
-		if f.Kind == devmongo.Secantus && f.Err != nil {
+	for _, f := range servers.Find(t.Context()) {
+		if f.Kind == servers.Secantus && f.Err != nil {
 			lack.Skip(t, string(f.Kind), f.Err)
 		}
 	}
@@ -65,12 +64,12 @@ func startWithLines(t *testing.T, cmd *exec.Cmd) func() string {
 	}
 }
 
-func controlOver(t *testing.T, kind devmongo.Kind) *control {
+func controlOver(t *testing.T, kind servers.Kind) *control {
 	t.Helper()
-	shared, err := devmongo.Start(t.Context(), devmongo.WithKind(kind))
+	shared, err := servers.Start(t.Context(), servers.Config{Kind: kind})
 	require.NoError(t, err)
 	t.Cleanup(func() { shared.Stop() })
-	c, err := startControl(shared, slog.New(slog.DiscardHandler))
+	c, err := startControl(shared, servers.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.close() })
 	return c

@@ -4,8 +4,7 @@
 //	devmongo serve [--kind K] [--port N]        prints the URI and runs until a signal
 //	devmongo which                              lists the kinds and whether this machine has them
 //
-// With --members 3 the server is a replica set of three, with --shards 2 a sharded cluster, whose members
-// serve prints too. With --version exec and serve print the server's version and end.
+// With --members 3 the server is a replica set of three, whose members serve prints too.
 //
 // Besides MONGODB_URI, exec sets MONGOLOCK_KIND, MONGOLOCK_HAS (what the server can show) and
 // MONGOLOCK_CONTROL (where it can be killed, restarted and stepped down).
@@ -22,16 +21,15 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/mongolock/mongolock/devmongo"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-const usage = `usage: devmongo exec [--kind K] [--image I] [--members N | --shards N] [--clocks] [-v] -- command args…
-       devmongo serve [--kind K] [--image I] [--members N | --shards N] [--clocks] [--port N] [--dir D] [--auth] [-v]
-       devmongo exec|serve … --version
+const usage = `usage: devmongo exec [--kind K] [--image I] [--members N] [-v] -- command args…
+       devmongo serve [--kind K] [--image I] [--members N] [--port N] [-v]
        devmongo which
 kinds: external, mongod, secantus, docker, ferretdb; by default the first that this machine has
 `
@@ -62,13 +60,8 @@ func run(args []string) int {
 	var (
 		kind    = flags.String("kind", "", "")
 		port    = flags.Int("port", 0, "")
-		dir     = flags.String("dir", "", "")
-		auth    = flags.Bool("auth", false, "")
 		members = flags.Int("members", 0, "")
-		shards  = flags.Int("shards", 0, "")
-		clocks  = flags.Bool("clocks", false, "")
 		image   = flags.String("image", "", "")
-		version = flags.Bool("version", false, "")
 		verbose = flags.Bool("v", false, "")
 	)
 	if err := flags.Parse(args[1:]); err != nil {
@@ -82,33 +75,17 @@ func run(args []string) int {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	opts := []devmongo.Option{
-		devmongo.WithKind(devmongo.Kind(*kind)),
-		devmongo.WithPort(*port),
-		devmongo.WithDir(*dir),
-		devmongo.WithLogger(log),
-	}
-	// Servers that tests start for themselves are like the shared one in this.
-	alike := []devmongo.Option{devmongo.Members(*members), devmongo.WithImage(*image)}
-	opts = append(opts, devmongo.Shards(*shards))
-	if *auth {
-		opts = append(opts, devmongo.WithAuth())
-	}
-	if *clocks {
-		opts = append(opts, devmongo.OwnClocks())
-	}
+	config := servers.Config{Kind: servers.Kind(*kind), Port: *port, Members: *members, Image: *image, Log: log}
 
 	var (
 		code int
 		err  error
 	)
 	switch command := args[0]; {
-	case *version && (command == "exec" || command == "serve"):
-		code, err = printVersion(ctx, os.Stdout, append(opts, alike...))
 	case command == "exec" && flags.NArg() > 0:
-		code, err = execute(ctx, flags.Args(), log, opts, alike)
+		code, err = execute(ctx, flags.Args(), config)
 	case command == "serve" && flags.NArg() == 0:
-		code, err = serve(ctx, os.Stdout, append(opts, alike...))
+		code, err = serve(ctx, os.Stdout, config)
 	case command == "which" && flags.NArg() == 0:
 		code = which(ctx, os.Stdout)
 	default:
@@ -121,8 +98,8 @@ func run(args []string) int {
 	return code
 }
 
-func serve(ctx context.Context, out io.Writer, opts []devmongo.Option) (int, error) {
-	server, err := devmongo.Start(ctx, opts...)
+func serve(ctx context.Context, out io.Writer, config servers.Config) (int, error) {
+	server, err := servers.Start(ctx, config)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -140,18 +117,9 @@ func serve(ctx context.Context, out io.Writer, opts []devmongo.Option) (int, err
 	return 0, nil
 }
 
-func printVersion(ctx context.Context, out io.Writer, opts []devmongo.Option) (int, error) {
-	server, err := devmongo.Start(ctx, opts...)
-	if err != nil {
-		return exitFailed, err
-	}
-	fmt.Fprintln(out, server.Kind(), server.Version())
-	return 0, server.Stop()
-}
-
 func which(ctx context.Context, out io.Writer) int {
 	code, mark := exitFailed, "* "
-	for _, f := range devmongo.Find(ctx) {
+	for _, f := range servers.Find(ctx) {
 		if f.Err != nil {
 			fmt.Fprintf(out, "  %-9s no: %v\n", f.Kind, f.Err)
 			continue
@@ -163,6 +131,6 @@ func which(ctx context.Context, out io.Writer) int {
 }
 
 // announce reports which server is used and what it cannot show.
-func announce(server *devmongo.Server) {
+func announce(server *servers.Server) {
 	fmt.Fprintf(os.Stderr, "devmongo: using %s, which %s\n", server.Kind(), server.Limits())
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/devmongo"
 	"github.com/mongolock/mongolock/devmongo/internal/lack"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 // The test's own program stands for devmongo, so that signals and exit codes are real.
@@ -48,9 +48,9 @@ func TestExecPassesTheServerToItsCommandAndReturnsItsExitCode(t *testing.T) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		env[name] = value
 	}
-	if !strings.HasPrefix(env[devmongo.EnvURI], "mongodb://127.0.0.1:") ||
-		env[devmongo.EnvKind] != "ferretdb" || env[devmongo.EnvHas] != "" ||
-		!strings.HasPrefix(env[devmongo.EnvControl], "http://127.0.0.1:") {
+	if !strings.HasPrefix(env[servers.EnvURI], "mongodb://127.0.0.1:") ||
+		env[servers.EnvKind] != "ferretdb" || env[servers.EnvHas] != "" ||
+		!strings.HasPrefix(env[servers.EnvControl], "http://127.0.0.1:") {
 		t.Errorf("the environment: %v", env)
 	}
 	if lines := strings.Count(warnings.String(), "\n"); lines != 1 ||
@@ -181,7 +181,7 @@ func TestServeUsesTheGivenPort(t *testing.T) {
 
 func TestWhichMarksTheKindThatStartWouldUse(t *testing.T) {
 	cmd := command(t, "which")
-	cmd.Env = append(cmd.Env, devmongo.EnvURI+"=mongodb://127.0.0.1:1/")
+	cmd.Env = append(cmd.Env, servers.EnvURI+"=mongodb://127.0.0.1:1/")
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	if !strings.HasPrefix(string(out), "* external  yes\n") || !strings.Contains(string(out), "  ferretdb  yes\n") {
@@ -191,9 +191,9 @@ func TestWhichMarksTheKindThatStartWouldUse(t *testing.T) {
 
 func TestATestCanKillStepDownAndRestartAServerOfItsOwn(t *testing.T) {
 	needSecantus(t)
-	c := controlOver(t, devmongo.Secantus)
+	c := controlOver(t, servers.Secantus)
 	own := newServer(t, c.url)
-	if own.URI == c.shared.URI() || own.Kind != devmongo.Secantus || !slices.Equal(own.Has, c.shared.Capabilities()) {
+	if own.URI == c.shared.URI() || own.Kind != servers.Secantus || !slices.Equal(own.Has, c.shared.Capabilities()) {
 		t.Errorf("the new server: %+v", own)
 	}
 	its := c.url + "/servers/" + own.ID
@@ -228,7 +228,7 @@ func TestATestCanKillStepDownAndRestartAServerOfItsOwn(t *testing.T) {
 
 func TestTheEndOfTheControlWaitsForAStartToCleanUp(t *testing.T) {
 	needSecantus(t)
-	c := controlOver(t, devmongo.Secantus)
+	c := controlOver(t, servers.Secantus)
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	var asking sync.WaitGroup
@@ -245,7 +245,7 @@ func TestTheEndOfTheControlWaitsForAStartToCleanUp(t *testing.T) {
 }
 
 func TestTheControlRefusesOperationsThatTheKindCannotDo(t *testing.T) {
-	c := controlOver(t, devmongo.FerretDB)
+	c := controlOver(t, servers.FerretDB)
 	post(t, c.url+"/kill", http.StatusNotImplemented)
 	post(t, c.url+"/stepdown", http.StatusNotImplemented)
 	post(t, c.url+"/servers?auth=1", http.StatusNotImplemented)
@@ -259,7 +259,7 @@ func TestTheControlRefusesOperationsThatTheKindCannotDo(t *testing.T) {
 }
 
 func TestTheControlNeedsTheSecretInItsPath(t *testing.T) {
-	c := controlOver(t, devmongo.FerretDB)
+	c := controlOver(t, servers.FerretDB)
 	u, err := url.Parse(c.url)
 	require.NoError(t, err)
 	for _, path := range []string{"/restart", "/guess/restart"} {

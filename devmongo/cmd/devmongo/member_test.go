@@ -11,12 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/devmongo"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 func TestAServerThatIsOneProcessIsItsOwnMember(t *testing.T) {
 	needSecantus(t)
-	c := controlOver(t, devmongo.Secantus)
+	c := controlOver(t, servers.Secantus)
 	s := newServer(t, c.url)
 	require.Len(t, s.Members, 1)
 	assert.Contains(t, s.URI, s.Members[0])
@@ -64,15 +64,9 @@ func TestAServerThatIsOneProcessIsItsOwnMember(t *testing.T) {
 	post(t, c.url+"/servers?members=x", http.StatusBadRequest)
 }
 
-func TestVersionPrintsTheServersAndEnds(t *testing.T) {
+func TestAKindThatIsOneServerIsNoSet(t *testing.T) {
 	needSecantus(t)
-	for _, args := range [][]string{{"serve"}, {"exec"}} {
-		out, err := command(t, append(args, "--kind", "secantus", "--version")...).Output()
-		require.NoError(t, err)
-		assert.Regexp(t, `^secantus \d+\.\d+\.\d+\n$`, string(out))
-	}
-	cmd := command(t, "serve", "--kind", "secantus", "--members", "3")
-	out, err := cmd.CombinedOutput()
+	out, err := command(t, "serve", "--kind", "secantus", "--members", "3").CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, strings.ToLower(string(out)), "cannot be started as a set")
 }

@@ -7,23 +7,24 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mongolock/mongolock/devmongo"
+	"github.com/mongolock/mongolock/devmongo/internal/servers"
 )
 
 var errBadValue = errors.New("bad value")
 
-// wanted is what a test wants of a server of its own.
-type wanted struct {
-	auth, links, clocks bool
-	members, shards     int
-}
-
-func wantedBy(r *http.Request) (w wanted, err error) {
-	w = wanted{auth: r.FormValue("auth") == "1", links: r.FormValue("links") == "1", clocks: r.FormValue("clocks") == "1"}
-	if w.members, err = number(r, "members", 0); err == nil {
-		w.shards, err = number(r, "shards", 0)
+// wantedBy returns the server that a test wants for itself: one like the shared one, but for what its
+// request says.
+func wantedBy(r *http.Request, like servers.Config) (wanted servers.Config, err error) {
+	wanted = like
+	wanted.Port = 0
+	wanted.Auth, wanted.Links, wanted.Clocks = r.FormValue("auth") == "1", r.FormValue("links") == "1", r.FormValue("clocks") == "1"
+	if wanted.Members, err = number(r, "members", like.Members); err == nil {
+		wanted.Shards, err = number(r, "shards", 0)
 	}
-	return w, err
+	if wanted.Shards > 0 {
+		wanted.Members = 0
+	}
+	return wanted, err
 }
 
 // number returns a value that is a whole number, zero or above.
@@ -39,25 +40,6 @@ func number(r *http.Request, name string, usual int) (int, error) {
 	return n, nil
 }
 
-func (w wanted) options() (opts []devmongo.Option) {
-	if w.auth {
-		opts = append(opts, devmongo.WithAuth())
-	}
-	if w.links {
-		opts = append(opts, devmongo.Links())
-	}
-	if w.clocks {
-		opts = append(opts, devmongo.OwnClocks())
-	}
-	if w.members > 0 {
-		opts = append(opts, devmongo.Members(w.members))
-	}
-	if w.shards > 0 {
-		opts = append(opts, devmongo.Members(0), devmongo.Shards(w.shards))
-	}
-	return opts
-}
-
 func periodOf(r *http.Request) (time.Duration, error) {
 	const usual = 2
 	n, err := number(r, "seconds", usual)
@@ -68,15 +50,15 @@ func periodOf(r *http.Request) (time.Duration, error) {
 }
 
 // memberVerbs are what a test can do with one member.
-var memberVerbs = map[string]func(*devmongo.Member, *http.Request) error{
-	"kill":     func(m *devmongo.Member, _ *http.Request) error { return m.Kill() },
-	"restart":  func(m *devmongo.Member, r *http.Request) error { return m.Restart(r.Context()) },
-	"suspend":  func(m *devmongo.Member, _ *http.Request) error { return m.Suspend() },
-	"continue": func(m *devmongo.Member, _ *http.Request) error { return m.Continue() },
-	"cutoff":   func(m *devmongo.Member, _ *http.Request) error { return m.CutOff() },
-	"rejoin":   func(m *devmongo.Member, _ *http.Request) error { return m.Rejoin() },
-	"primary":  func(m *devmongo.Member, r *http.Request) error { return m.MakePrimary(r.Context()) },
-	"clock": func(m *devmongo.Member, r *http.Request) error {
+var memberVerbs = map[string]func(*servers.Member, *http.Request) error{
+	"kill":     func(m *servers.Member, _ *http.Request) error { return m.Kill() },
+	"restart":  func(m *servers.Member, r *http.Request) error { return m.Restart(r.Context()) },
+	"suspend":  func(m *servers.Member, _ *http.Request) error { return m.Suspend() },
+	"continue": func(m *servers.Member, _ *http.Request) error { return m.Continue() },
+	"cutoff":   func(m *servers.Member, _ *http.Request) error { return m.CutOff() },
+	"rejoin":   func(m *servers.Member, _ *http.Request) error { return m.Rejoin() },
+	"primary":  func(m *servers.Member, r *http.Request) error { return m.MakePrimary(r.Context()) },
+	"clock": func(m *servers.Member, r *http.Request) error {
 		off, err := time.ParseDuration(r.FormValue("ahead"))
 		if err != nil {
 			return fmt.Errorf("%w: ahead=%q is no duration", errBadValue, r.FormValue("ahead"))

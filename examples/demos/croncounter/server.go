@@ -22,13 +22,13 @@ import (
 func (o *order) findServer(ctx context.Context) (end func() error, err error) {
 	stop, where := func() error { return nil }, "the server that MONGODB_URI names"
 	if o.URI = os.Getenv("MONGODB_URI"); o.URI == "" {
-		server, err := devmongo.Start(ctx)
+		server, err := devmongo.Start(ctx, "")
 		if err != nil {
 			fmt.Print("The lock is kept in files in a folder, because this machine has no MongoDB at hand.\n",
 				"Waiters ask again there, and on MongoDB they are woken: MONGODB_URI=mongodb://… make demo\n\n")
 			return stop, nil
 		}
-		o.URI, stop, where = server.URI(), server.Stop, "a server ("+string(server.Kind())+") that was started for this"
+		o.URI, stop, where = server.URI(), server.Stop, "a server ("+server.Kind()+") that was started for this"
 	}
 	o.Database = "mongolock_demo_" + rand.Text()[:8]
 	if err := o.drop(ctx); err != nil { // it shows early whether the server answers

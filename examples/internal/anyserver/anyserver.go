@@ -19,7 +19,7 @@ func Main(m *testing.M, uri *string) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server, err := devmongo.Start(ctx)
+	server, err := devmongo.Start(ctx, "")
 	if err != nil {
 		log.Print(err)
 		return 1
