@@ -30,99 +30,6 @@ func permitClaim(key string, n int, ttl time.Duration) store.Claim {
 	return c
 }
 
-const sentUnawaited = "line.0: {$exists: false}"
-
-func sentSharedUpsert(id string) string { return sentInsert("shared", id) }
-
-func sentJoin(id string) string {
-	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, " + sentUnawaited + "} update: " +
-		"{$set: {holders." + id + ": " + sentNew + ", rev: REV}, $max: {expireAt: DATE}, $currentDate: {at: true}} " + sentDurably
-}
-
-func sentLeave(id, concern string) string {
-	return "findAndModify new: true query: {_id: k, mongolock: 1, mode: shared, holders." + id + ": {$exists: true}} update: {$unset: {holders." + id + ": }, $currentDate: {at: true}} " + concern
-}
-
-func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
-	t.Parallel()
-	testserver.Need(t, "operationtime")
-	f := newFixture(t)
-	f.acquire(f.store, exclusiveClaim("warm", time.Second))
-	f.tap.Take()
-	one, two, three := sharedClaim("k", 30*time.Second), sharedClaim("k", 30*time.Second), sharedClaim("k", 30*time.Second)
-	names := []string{one.ID, two.ID, three.ID}
-
-	f.acquire(f.store, one)
-	f.expect("the first reader", names, sentSharedUpsert("ID"))
-	f.acquire(f.store, two)
-	f.expect("the second reader", names, sentSharedUpsert("ID2"), sentFind, sentJoin("ID2"))
-	f.acquire(f.store, three)
-	f.expect("a reader where others are known to be", names, sentFind, sentJoin("ID3"))
-
-	f.release(three.Ref)
-	f.expect("a leave", names, sentLeave("ID3", sentSoftly))
-
-	writer := f.placed("k")
-	f.held(f.store, writer)
-	f.expect("a writer", []string{writer.ID, string(writer.Place)}, sentUpsert("ID"), sentWait("ID2"))
-
-	waiting := sharedClaim("k", 30*time.Second)
-	waiting.Place = store.NewPlace(store.Shared, 0, 1, "here")
-	names = []string{one.ID, waiting.ID, string(waiting.Place), string(writer.Place)}
-	f.held(f.store, waiting)
-	f.expect("a reader whom a writer keeps out", names, sentFind, sentWait("ID3"))
-	waiting.InLine = true
-	f.held(f.store, waiting)
-	f.expect("a reader in line", names, sentRefresh("ID3"))
-
-	f.release(two.Ref)
-	f.tap.Take()
-	ended, err := f.store.Release(f.ctx(), store.Ending{Ref: one.Ref})
-	require.NoError(t, err)
-	assert.Equal(t, store.Ended{Line: []store.Place{writer.Place, waiting.Place}}, ended)
-	f.expect("the last leave, for a writer", names, sentLeave("ID", sentSoftly))
-	writer.Offered = true
-	f.acquire(f.store, writer)
-	f.expect("the writer's turn", []string{writer.ID, string(writer.Place)}, sentOffer("ID", "ID2"))
-	_, _ = f.store.Release(f.ctx(), store.Ending{Ref: writer.Ref, Line: true})
-	f.tap.Take()
-	waiting.Offered = true
-	f.acquire(f.store, waiting)
-	f.expect("the reader's turn", names, sentRefresh("ID3"),
-		"findAndModify new: true query: {_id: k, mongolock: 1, $and: [{$or: [{holders: {}}, {mode: shared}]}], line: ID3} update: "+
-			"{$set: {holders.ID2: "+sentNew+", rev: REV, mode: shared}, $max: {expireAt: DATE}, $currentDate: {at: true}, $pullAll: {line: [ID3]}, $unset: {waits.ID3: }} "+sentDurably)
-	f.release(waiting.Ref)
-
-	alone := sharedClaim("k", 90*time.Second)
-	f.acquire(f.store, alone)
-	f.tap.Take()
-	f.release(alone.Ref)
-	f.expect("a leave of one and all", []string{alone.ID}, sentLeave("ID", sentVoted), sentLast(sentVoted))
-	assert.True(t, f.absent("k"), "the document is there")
-}
-
-// Whatever number the claims of the holders named, the document does not have it.
-func TestEachStepOfAPermitSendsWhatTheProtocolSays(t *testing.T) {
-	t.Parallel()
-	testserver.Need(t, "operationtime", "!router")
-	f := newFixture(t)
-	f.acquire(f.store, exclusiveClaim("warm", time.Second))
-	f.tap.Take()
-	one, two, heavy := permitClaim("k", 4, 30*time.Second), permitClaim("k", 5, 30*time.Second), permitClaim("k", 4, 30*time.Second)
-	heavy.Weight, heavy.Place = 3, store.NewPlace(store.Permits, 4, 3, "here")
-	names := []string{one.ID, two.ID, heavy.ID, string(heavy.Place)}
-	f.acquire(f.store, one)
-	f.expect("the first permit", names, sentInsert("permits", "ID"))
-	f.acquire(f.store, two)
-	f.expect("the second permit", names, sentInsert("permits", "ID2"), sentFind, sentJoin("ID2"))
-	f.held(f.store, heavy)
-	f.expect("one of several", names, sentFind, sentWait("ID4"))
-	ended, err := f.store.Release(f.ctx(), store.Ending{Ref: two.Ref})
-	require.NoError(t, err)
-	assert.Equal(t, store.Ended{Line: []store.Place{heavy.Place}, Left: 1}, ended)
-	f.expect("a leave, for one in line", names, strings.Replace(sentLeave("ID2", sentSoftly), "shared", "permits", 1))
-}
-
 func (f *fixture) release(r store.Ref) {
 	f.t.Helper()
 	err := released(f.ctx(), f.store, r, 0)
@@ -317,7 +224,7 @@ func stalledJoin(t *testing.T, opts ...func(*options.ClientOptions)) (settled bo
 	settled, err = f.store.Undo(f.ctx(), joined.Ref, nil)
 	require.NoError(t, err)
 	for _, reply := range line.Deliver(t) {
-		t.Log("what came late was answered", renderedValue(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply}, nil)[:60])
+		t.Log("what came late was answered", renderedValue(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply})[:60])
 	}
 	return settled, f, joined
 }

@@ -22,7 +22,9 @@ func TestControlTheVectorsTellALibraryWithoutASafety(t *testing.T) {
 		"SwapByRevAlone": &knob.SwapByRevAlone, "GrantOutOfTurn": &knob.GrantOutOfTurn, "StalePassedBlindly": &knob.StalePassedBlindly,
 		"OfferUncompared": &knob.OfferUncompared,
 		"LineIgnored":     &knob.LineIgnored, "ReleaseByKey": &knob.ReleaseByKey, "CounterToken": &knob.CounterToken,
-		"RenewalUpserts": &knob.RenewalUpserts, "JoinWritesMap": &knob.JoinWritesMap,
+		"RenewalUpserts": &knob.RenewalUpserts, "JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev,
+		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "LastDeletesHeld": &knob.LastDeletesHeld, "UndoDeletes": &knob.UndoDeletes,
+		"LargestLimit": &knob.LargestLimit, "WeightIgnored": &knob.WeightIgnored, "HandOverByKey": &knob.HandOverByKey,
 	} {
 		t.Run(name, func(t *testing.T) {
 			*safety = true

@@ -108,6 +108,10 @@ func (f *fixer) fix(v any, path string, stored bool) any {
 		if i := slices.IndexFunc(f.revs, func(r int64) bool { return follows(r, v) }); name == "rev" && i >= 0 {
 			return aRev*int64(i+1) + v - f.revs[i]
 		}
+		if name == "ttl" { // of a holder that stays it is what is left of a time
+			step := tick.Milliseconds()
+			return (v + step/2) / step * step
+		}
 		if i := slices.Index(f.beats, v); name == "beat" && i >= 0 {
 			return aBeat + int64(i+1)
 		}

@@ -181,10 +181,44 @@ func (s *fixture) releaseToLine(id string) {
 	s.ok(err)
 }
 
-func (s *fixture) undo(id string) {
+func (s *fixture) undo(c store.Claim) {
 	s.t.Helper()
-	_, err := s.store.Undo(s.ctx, ref(id), nil)
+	_, err := s.store.Undo(s.ctx, c.Ref, nil)
 	s.ok(err)
+}
+
+// undoHandOver cleans up after the claim of a hand-over.
+func (s *fixture) undoHandOver(id, from string) {
+	s.t.Helper()
+	was := ref(from)
+	_, err := s.store.Undo(s.ctx, ref(id), &was)
+	s.ok(err)
+}
+
+func (s *fixture) handsOver(from, to string, want error) {
+	s.t.Helper()
+	_, err := s.store.Transfer(s.ctx, ref(from), claim(to))
+	s.is(want, err)
+}
+
+// keeps releases a holder that stays for a while, as under MinHold.
+func (s *fixture) keeps(c store.Claim) {
+	s.t.Helper()
+	_, err := s.store.Release(s.ctx, store.Ending{Ref: c.Ref, Keep: 2 * tick})
+	s.ok(err)
+}
+
+// givesBack releases a claim of any mode.
+func (s *fixture) givesBack(c store.Claim) {
+	s.t.Helper()
+	_, err := s.store.Release(s.ctx, store.Ending{Ref: c.Ref})
+	s.ok(err)
+}
+
+func (s *fixture) mismatches(c store.Claim) {
+	s.t.Helper()
+	_, err := s.another().Acquire(s.ctx, c)
+	require.ErrorIs(s.t, err, store.ErrModeMismatch)
 }
 
 func (s *fixture) leave(p store.Place, silent bool) {
