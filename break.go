@@ -28,46 +28,53 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 	if err != nil {
 		return nil, err
 	}
-	var marked []Holder
-	var errs []error
-	for _, h := range status.Holders {
-		if !status.Live(h) {
-			continue
-		}
-		err := c.mark(ctx, refTo(status, h), reason, false)
-		if err == nil {
-			h.Broken = reason
-			marked = append(marked, h)
-		} else if !errors.Is(err, store.ErrGone) {
-			errs = append(errs, err)
-		}
-	}
+	live := slices.DeleteFunc(slices.Clone(status.Holders), func(h Holder) bool { return !status.Live(h) })
+	marked, failed := c.markAll(ctx, &status, live, reason, false)
 	if grace < 0 || len(marked) == 0 {
-		return marked, errors.Join(errs...)
+		return marked, failed
 	}
 	if err := c.awaitGone(ctx, &status, marked, grace); err != nil {
-		return marked, errors.Join(append(errs, err)...)
+		return marked, errors.Join(failed, err)
 	}
-	for _, h := range marked {
-		if err := c.mark(ctx, refTo(status, h), reason, true); err != nil && !errors.Is(err, store.ErrGone) {
-			errs = append(errs, err)
-		}
-	}
+	_, err = c.markAll(ctx, &status, marked, reason, true)
 	c.freed(key)
-	return marked, errors.Join(errs...)
+	return marked, errors.Join(failed, err)
 }
 
-func refTo(s Status, h Holder) store.Ref { return store.Ref{Key: s.Key, ID: h.ID, Mode: s.Mode} }
+// markAll marks holders as broken, side by side, and returns those that were there. With now set it
+// also removes them.
+func (c *Client) markAll(ctx context.Context, seen *store.Status, holders []Holder, reason string, now bool) (marked []Holder, err error) {
+	errs := make([]error, len(holders))
+	sideBySide(len(holders), func(i int) bool {
+		errs[i] = c.mark(ctx, store.Ref{Key: seen.Key, ID: holders[i].ID, Mode: seen.Mode}, reason, now)
+		return true
+	})
+	for i, h := range holders {
+		if errs[i] == nil {
+			h.Broken = reason
+			marked = append(marked, h)
+		}
+	}
+	return marked, errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, store.ErrGone) })...)
+}
 
-// mark marks a holder as broken. With now set it also removes the holder.
-func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) (err error) {
+// mark marks one holder. Once ctx ends it is cut off, but not at once: it may be answered in a moment.
+func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) error {
+	err := c.ready(ctx, "break", r.Key)
+	if err != nil {
+		return err
+	}
 	begun := c.background.Do(func() {
 		call, cancel := c.background.Within(ctx, releaseBound)
 		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(abandonedFor, cancel) })()
 		err = c.store.Break(call, r, reason, now) // there is nothing to clean up: a break may be repeated
 	})
-	if !begun {
+	switch {
+	case !begun:
 		err = ErrClosed
+	case err != nil && ctx.Err() != nil:
+		err = fmt.Errorf("%w: %w", contextError(ctx), err)
 	}
 	if err != nil {
 		return &fault{op: "break", key: r.Key, err: err}
