@@ -87,7 +87,7 @@ func (w *waiter) refusal(held *HeldError, err error) error {
 	case patience && w.fault == nil:
 		return fmt.Errorf("%w: %w", held, errPatience)
 	case patience:
-		return fmt.Errorf("%w: %w; last fault: %w", held, errPatience, w.fault)
+		return fmt.Errorf("%w: %w; last fault: %v", held, errPatience, w.fault) //nolint:errorlint // it may be the end of a command's context, and none of the caller's has ended
 	case w.fault != nil:
 		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.key, err, held, w.fault)
 	}

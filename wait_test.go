@@ -79,6 +79,21 @@ func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 	})
 }
 
+// The claim that the waiter sends when the holder has run out is over after ten seconds.
+func TestTheErrorOfMaxWaitMatchesNoContextsError(t *testing.T) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		acquire(t, newClient(t, b.Mem), "k", mongolock.NoRenewal())
+		wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.MaxWait(time.Minute))
+		time.Sleep(time.Second)
+		b.All(lab.Hang)
+		err := (<-wait).err
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.ErrorContains(t, err, "last fault: context deadline exceeded")
+		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+		b.All(nil)
+	})
+}
+
 func TestOneOfManyConcurrentTriesGetsANewKey(t *testing.T) {
 	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
 		exactlyOneIsGranted(t, s)
