@@ -64,3 +64,20 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 		assert.ErrorIs(t, err, mongolock.ErrReleased)
 	})
 }
+
+func TestMinHoldOutlastsATicket(t *testing.T) {
+	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		l := acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour))
+		time.Sleep(20 * time.Minute)
+		resumed, err := newClient(t, s).Resume(t.Context(), detach(t, l))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		again, err := newClient(t, s).Resume(t.Context(), detach(t, resumed))
+		require.NoError(t, err)
+		release(t, again)
+		time.Sleep(29 * time.Minute)
+		mustBeHeld(t, b, "k")
+		time.Sleep(2 * time.Minute)
+		mustBeFree(t, b, "k")
+	})
+}

@@ -22,6 +22,7 @@ type ticket struct {
 	ID    string        `json:"i"`
 	Token int64         `json:"t"`
 	TTL   time.Duration `json:"d"`
+	Keep  time.Duration `json:"h,omitempty"` // what was left of MinHold
 	Note  string        `json:"n,omitempty"`
 }
 
@@ -43,8 +44,8 @@ func parseTicket(s string) (ticket, error) {
 	if err == nil {
 		err = errors.Join(checkText("key", t.Key, 1, maxKey), checkText("ID", t.ID, 1, maxKey), checkText("note", t.Note, 0, maxNote))
 	}
-	if err == nil && (t.TTL < minTTL || t.TTL > maxTTL) {
-		err = fmt.Errorf("TTL of %v", t.TTL)
+	if err == nil && (t.TTL < minTTL || max(t.TTL, t.Keep) > maxTTL || t.Keep < 0) {
+		err = fmt.Errorf("TTL of %v, MinHold of %v", t.TTL, t.Keep)
 	}
 	if err != nil {
 		return t, fmt.Errorf("mongolock: resume: broken ticket: %w", err)
@@ -72,21 +73,23 @@ func (l *Lease) Detach(ctx context.Context) (text string, err error) {
 		return "", l.fault("detach", l.Err())
 	}
 	h.settle(ErrDetached)
-	return ticket{Key: h.ref.Key, ID: h.ref.ID, Token: h.token, TTL: h.terms.ttl, Note: h.terms.note}.String(), nil
+	keep := max(0, h.terms.minHold-h.client.clock.Since(h.granted))
+	return ticket{Key: h.ref.Key, ID: h.ref.ID, Token: h.token, TTL: h.terms.ttl, Keep: keep, Note: h.terms.note}.String(), nil
 }
 
 // Resume takes over a lease that was ended by Detach, in any process. The new lease has the
 // same key and token, and an ID of its own. If two calls resume one ticket, one succeeds. The
 // other gets ErrLost, as does a call that comes after the TTL (through a mongos: after another
-// process has had the key). The TTL is that of the old lease unless an option sets it; the client's
-// other defaults apply. If the outcome is unknown the ticket may be tried again.
+// process has had the key). The TTL is that of the old lease unless an option sets it. What was left
+// of its MinHold begins again. The client's other defaults apply. If the outcome is unknown the ticket
+// may be tried again.
 func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Lease, error) {
 	ticket, err := parseTicket(text)
 	if err != nil {
 		return nil, err
 	}
 	base := c.terms
-	base.ttl, base.note = ticket.TTL, ticket.Note
+	base.ttl, base.note, base.minHold = ticket.TTL, ticket.Note, ticket.Keep
 	each := make([]AcquireOption, len(opts))
 	for i, o := range opts {
 		if o == nil {
