@@ -35,6 +35,3 @@ func (c *Client) nested(ctx context.Context, key string) error {
 	}
 	return nil
 }
-
-// holdsIt reports whether this client has the key alone, by a lease that has not ended.
-func (q *queue) holdsIt() bool { return q.holder != nil && q.holder.why() == nil }

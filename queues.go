@@ -35,7 +35,7 @@ type queues struct {
 	drained  atomic.Bool   // draining is closed; set with mu held
 
 	// mu protects what follows, and what says so in queue, waiter and holding. Called with it locked: decide,
-	// of, stand, placeFor, unlink, saw, watchFor, nextProbe, recovered and mayProbe. The others lock it if they need it.
+	// of, stand, placeFor, unlink, saw, watchFor, has, nextProbe, recovered and mayProbe. The others lock it if they need it.
 	mu         sync.Mutex
 	held       holdings // those that are not settled
 	byKey      swept.Map[string, *queue]
@@ -121,7 +121,8 @@ func (qs *queues) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 		}
 		return lease, nil
 	}
-	held := &HeldError{Status: q.status(), Here: q.holdsIt()}
+	held := &HeldError{Status: q.status()}
+	held.Here = qs.has(q, held.Holders)
 	w.refused = w.refused || q.head.refused
 	if q.head == w && q.view.In {
 		held.Place = q.view.Place
@@ -242,5 +243,18 @@ func (qs *queues) isHere(key string, holders []Holder) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey.All[key]
-	return q != nil && q.holdsIt() && q.holder.isAmong(holders)
+	return q != nil && qs.has(q, holders)
+}
+
+func (qs *queues) has(q *queue, holders []Holder) bool {
+	is := func(h *holding) bool { return h.queue == q && h.why() == nil && h.isAmong(holders) }
+	if q.sharers == 0 {
+		return q.holder != nil && is(q.holder)
+	}
+	for h := qs.held.first; h != nil; h = h.next {
+		if is(h) {
+			return true
+		}
+	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -356,4 +357,38 @@ func TestAReaderThatTimesOutBehindAReaderDoesNotGetErrHeld(t *testing.T) {
 		assert.NotErrorIs(t, err, mongolock.ErrHeld)
 		release(t, (<-first).lease)
 	})
+}
+
+func TestARefusalTellsWhetherThisClientIsAmongTheHolders(t *testing.T) {
+	for what, shares := range map[string]mongolock.AcquireOption{"readers": mongolock.Shared(), "permits": mongolock.OneOf(3)} {
+		for _, test := range []struct {
+			own, others bool
+			says        string
+		}{
+			{own: true, says: " is held by this process, "},
+			{others: true, says: " is held by "},
+			{own: true, others: true, says: " and 1 more, this process among them"},
+		} {
+			t.Run(fmt.Sprintf("%s, own %v, others' %v", what, test.own, test.others), func(t *testing.T) {
+				onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+					c := newClient(t, s)
+					if test.others {
+						acquire(t, newClient(t, s), "k", shares)
+					}
+					if test.own {
+						acquire(t, c, "k", shares)
+					}
+					_, try := c.TryAcquire(t.Context(), "k")
+					_, wait := c.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+					for _, err := range []error{try, wait} {
+						held, is := errors.AsType[*mongolock.HeldError](err)
+						require.True(t, is, "%v", err)
+						assert.Equal(t, test.own, held.Here, "%v", err)
+						assert.ErrorContains(t, err, test.says)
+						assert.Equal(t, test.own, strings.Contains(err.Error(), "this process"), "%v", err)
+					}
+				})
+			})
+		}
+	}
 }

@@ -102,7 +102,7 @@ func (e *HeldError) Error() string {
 	fmt.Fprintf(&b, "mongolock: %q is %s", e.Key, is)
 	if first != nil {
 		b.WriteString(" by ")
-		if e.Here {
+		if e.Here && live == 1 {
 			b.WriteString("this process, ")
 		}
 		b.WriteString(first.Owner)
@@ -115,6 +115,9 @@ func (e *HeldError) Error() string {
 	}
 	if live > 1 {
 		fmt.Fprintf(&b, " and %d more", live-1)
+		if e.Here {
+			b.WriteString(", this process among them")
+		}
 	}
 	switch left := e.Left(); {
 	case left > 0 && confirming == live:
