@@ -21,7 +21,8 @@ type Leases []*Lease
 // gives back the rest, and waits for one key after the other from there. So callers with keys
 // in common cannot deadlock, whatever the order in keys, and no key is kept from others while
 // AcquireAll waits for an earlier one. While it waits for one key it holds the earlier ones:
-// ask for few keys, and hold them for a short time.
+// ask for few keys, and hold them for a short time. It calls l on goroutines of its own, so a panic
+// of l ends the process.
 //
 // If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back the keys
 // that were granted, and the error says which key failed and why. The options apply to
@@ -108,19 +109,24 @@ func (s *several) left() time.Duration {
 	return max(0, time.Until(s.patience))
 }
 
-// tryAll asks for keys side by side, once, and begins no more when one is refused. It returns the
-// leases of the keys before the first that was not granted, and why that one was not. Leases of later
-// keys are given back: others may hold the earlier key and wait for these.
+// tryAll asks for keys side by side, once. When one is refused it begins no more, and cuts off those that
+// are not answered soon. It returns the leases of the keys before the first that was not granted, and why
+// one was not. Leases of later keys are given back: others may hold the earlier key and wait for these.
 func (s *several) tryAll(ctx context.Context, keys []string) (Leases, error) {
 	if !s.patience.IsZero() {
 		bounded, cancel := context.WithDeadlineCause(ctx, s.patience, errPatience)
 		defer cancel()
 		ctx = bounded
 	}
+	within, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
 	leases, errs := make(Leases, len(keys)), make([]error, len(keys))
 	sideBySide(len(keys), func(i int) bool {
 		key := keys[i]
-		leases[i], errs[i] = s.locker.TryAcquire(ctx, key, slices.Concat(s.opts, s.own[key])...)
+		leases[i], errs[i] = s.locker.TryAcquire(within, key, slices.Concat(s.opts, s.own[key])...)
+		if errs[i] != nil {
+			time.AfterFunc(abandonedFor, func() { cut(errs[i]) })
+		}
 		return errs[i] == nil
 	})
 	first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
@@ -129,6 +135,9 @@ func (s *several) tryAll(ctx context.Context, keys []string) (Leases, error) {
 	}
 	later := slices.DeleteFunc(slices.Clone(leases[first:]), func(l *Lease) bool { return l == nil })
 	later.giveBackUnseen()
+	if refused := context.Cause(within); refused != nil && ctx.Err() == nil {
+		return leases[:first:first], refused
+	}
 	return leases[:first:first], errs[first]
 }
 

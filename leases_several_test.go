@@ -123,6 +123,49 @@ func TestAcquireAllBeginsNoMoreClaimsOnceOneIsRefused(t *testing.T) {
 	})
 }
 
+// A store that hangs for another key keeps no caller waiting for the one that is refused.
+func TestAcquireAllTurnsToAKeyThatIsRefusedAlthoughAnotherHangs(t *testing.T) {
+	for _, hangs := range []string{"a", "c"} { // before the key that is held, and behind it
+		t.Run(hangs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lab.New(memstore.New())
+				held := acquire(t, newClient(t, s.Mem), "b")
+				first := true
+				s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
+					if call.Key == hangs && first {
+						first = false
+						return lab.Hang(ctx, call)
+					}
+					time.Sleep(linkTrip) // it is refused when the others are asked for
+					return call.Do()
+				})
+				time.AfterFunc(3*time.Second, func() { release(t, held) })
+				start := time.Now()
+				all, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b", "c"})
+				require.NoError(t, err)
+				tookBetween(t, start, 3*time.Second, 3*time.Second+3*linkTrip)
+				assert.NoError(t, errors.Join(all.Err(), all.Release()))
+			})
+		})
+	}
+}
+
+func TestAFaultOfAnotherKeyEndsAnAcquireAllThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lab.New(memstore.New())
+		s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
+			if call.Key == "b" {
+				return errNet
+			}
+			return lab.Hang(ctx, call)
+		})
+		start := time.Now()
+		_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b", "c"})
+		assert.ErrorIs(t, err, errNet)
+		tookBetween(t, start, 0, time.Second)
+	})
+}
+
 func TestAcquireAllWaitsForKeysThatAreInUseHere(t *testing.T) {
 	for what, use := range map[string]func(t *testing.T, c *mongolock.Client, s *lab.Store){
 		"one is shared": func(t *testing.T, c *mongolock.Client, _ *lab.Store) {

@@ -264,6 +264,28 @@ func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 	})
 }
 
+func TestAReleaseOfManyThatOthersWaitForIsOverWithinItsTimeWhenTheStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHungStore()
+		defer s.hung.Store(false)
+		c := newClient(t, s)
+		keys := numbered(50)
+		all, err := mongolock.AcquireAll(t.Context(), c, keys)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for _, key := range keys {
+			inBackground(ctx, c, key)
+			inBackground(ctx, newClient(t, s), key)
+		}
+		time.Sleep(2 * time.Second)
+		s.hung.Store(true)
+		start := time.Now()
+		assert.Error(t, all.Release())
+		tookBetween(t, start, time.Second, 5*time.Second)
+	})
+}
+
 func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := lab.New(memstore.New())
