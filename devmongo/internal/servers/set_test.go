@@ -113,6 +113,18 @@ func TestClientsReachAMemberThatIsCutOff(t *testing.T) {
 	assert.Equal(t, p.Host(), hello.Lookup("me").StringValue())
 }
 
+func TestASetWhoseSecondMemberDoesNotStartSaysSo(t *testing.T) {
+	putFakes(t, "mongod")
+	programs, _, _ := strings.Cut(os.Getenv("PATH"), ":")
+	mongod := filepath.Join(programs, "mongod")
+	works, err := os.ReadFile(mongod)
+	require.NoError(t, err)
+	once := strings.Replace(string(works), "\n", "\nmkdir \"$"+fakeDir+"/started\" || exit 1\n", 1)
+	require.NoError(t, os.WriteFile(mongod, []byte(once), 0o700))
+	_, err = Start(t.Context(), WithKind(Mongod), Members(3))
+	assert.ErrorContains(t, err, "member 1")
+}
+
 func TestAMembersClockIsSetApartAndStaysSoOverARestart(t *testing.T) {
 	putFakes(t, "mongod")
 	if _, err := findFaketime(); err != nil {
