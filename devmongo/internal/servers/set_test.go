@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,7 +122,7 @@ func TestASetWhoseSecondMemberDoesNotStartSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	once := strings.Replace(string(works), "\n", "\nmkdir \"$"+fakeDir+"/started\" || exit 1\n", 1)
 	require.NoError(t, os.WriteFile(mongod, []byte(once), 0o700))
-	_, err = Start(t.Context(), WithKind(Mongod), Members(3))
+	_, err = Start(t.Context(), Config{Kind: Mongod, Members: 3})
 	assert.ErrorContains(t, err, "member 1")
 }
 
