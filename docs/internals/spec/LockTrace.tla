@@ -60,6 +60,7 @@ NoLine  == <<{}, <<>>, {}, 0>>
 ASSUME TLCSet(1, Traces)        \* so that they are evaluated once
 History  == TLCGet(1)[trace]
 Numbered == History.numbered
+Routers  == History.routers      \* each shard has a clock of its own: no date is judged, and no trust rests on one
 Event    == History.steps[at]
 Sent(k)  == LET t == History.commands[k] IN Full(t, IF Len(t) < 17 THEN Without ELSE t, IF Len(t) \in {8, 18} THEN t[Len(t)] ELSE NoLine)
 
@@ -93,12 +94,10 @@ Of(p, r) == proc' = [proc EXCEPT ![p] = r]
 \* §4.3, the rules by which c may drop the holder x. told: the hellos that its client was answered, <<sent, epoch, time>>.
 ByHello(s, told) == \E h \in told : h[1] >= s.since /\ h[2] = s.h.epoch /\ s.h.end <= h[3]
 ByStillness(s)   == now' >= s.since + s.lasts
-LongPast(s, latest) == s.h.end + Minute <= latest
-\* Behind a router: it was released under MinHold, so nobody trusts it.
-LetGoAt(s, latest) == s.h.barred /\ proc[s.id].told >= 0 /\ s.h.end <= latest
+LongPast(s, latest) == ~Routers /\ s.h.end + Minute <= latest
 MayDropAt(c, x, told, latest) ==
   \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
-                            /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest) \/ LetGoAt(s, latest)
+                            /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest)
 
 \* What is offered to a claim it takes by its place in line: an exclusive one that is the first, or comes after one that it passes.
 TakesOffer(c) == \/ c.op = "swap" /\ c.unheld /\ \E x \in c.spots : x[1] = 0
@@ -217,7 +216,7 @@ Sights(d) == {[id |-> i, beat |-> d.holders[i].beat, h |-> d.holders[i], lasts |
 
 \* A claim that was applied is trusted for its TTL, from before it was sent, and no longer than its end says by the clock
 \* of the primary that applied it.
-Bound(c, clock) == IF c.began + TTL <= now' + (c.end - clock) THEN c.began + TTL ELSE now' + (c.end - clock)
+Bound(c, clock) == IF Routers \/ c.began + TTL <= now' + (c.end - clock) THEN c.began + TTL ELSE now' + (c.end - clock)
 
 Run(k, term, hit, clock, o) ==
   LET c == Sent(k)
@@ -227,6 +226,8 @@ Run(k, term, hit, clock, o) ==
       after == IF hit THEN RememberIt(Leaves(d, c), c) ELSE d
       a == IF c.p = 0 THEN Fresh ELSE proc[c.p]
       swapped == hit /\ c.op \in {"swap", "transfer"}
+      \* Behind a router a release is a look, too: under MinHold its own holder's silence counts from then (§4.3).
+      shows == silent \/ (Routers /\ hit /\ c.op \in LetsGo)
   IN
   /\ Need(term >= election - 1, "a primary that was deposed long ago executes it")
   /\ Need(hit => finds, "the server has executed what does not match")
@@ -249,7 +250,7 @@ Run(k, term, hit, clock, o) ==
             [] c.op = "renew" -> Of(c.p, [a EXCEPT !.next = Max(@, Bound(c, clock))])
             [] c.op \in Undoes -> Of(c.p, [a EXCEPT !.found = TRUE])
             [] OTHER -> UNCHANGED proc
-  /\ looks' = IF c.op \in {"look", "note"} THEN looks \cup {[k |-> k, saw |-> Sights(IF c.majorly THEN safe ELSE after)]} ELSE looks
+  /\ looks' = IF shows THEN looks \cup {[k |-> k, saw |-> Sights(IF c.majorly THEN safe ELSE after)]} ELSE looks
   /\ UNCHANGED <<election, safe, seen, last, tokens>>
 
 \* Renewals count once a majority has them, if the lease is still trusted then.

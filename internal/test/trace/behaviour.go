@@ -178,7 +178,6 @@ func (b *course) follow(w walker) {
 type builder struct {
 	course
 
-	latest   time.Time         // behind routers: that a primary of the key has shown
 	ids      map[string]int    // from 1 on
 	sessions map[string]string // the ID of the claim that a session is of
 	revs     map[int64]*sent   // the command that writes it
@@ -214,7 +213,7 @@ func newBuilder(seed uint64, key string, r *simulation.Recording) *builder {
 	return &builder{
 		course: newCourse(r, key, &Behaviour{
 			Name: fmt.Sprintf("seed %d, %q", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), of: &ofLocks,
-			fields: "numbered |-> " + boolean(r.Numbered),
+			fields: "numbered |-> " + boolean(r.Numbered) + ", routers |-> " + boolean(r.Routers),
 		}),
 		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{},
 		commands: map[*simulation.Command][]*sent{}, first: map[string]*sent{}, hellos: map[int][]hello{},

@@ -45,19 +45,8 @@ func (b *builder) sends(s simulation.Step) {
 		b.number(o)
 		b.transfers(o)
 		b.out.Commands = append(b.out.Commands, b.command(o))
-		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %s, %d`, o.at, b.told(o), b.shown(s)).command = o.at
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %s, %d`, o.at, b.told(o), clock(s.Clock)).command = o.at
 	}
-}
-
-// shown is the latest time by which a client may judge by rule 3: behind routers one that a primary of the key has shown.
-func (b *builder) shown(s simulation.Step) int {
-	switch {
-	case !b.run.Routers:
-		return clock(s.Clock)
-	case b.latest.IsZero():
-		return 0
-	}
-	return clock(b.latest)
 }
 
 // number gives the command its number: that of its transaction in the session of its claim,

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -80,50 +79,22 @@ func operations(c docdb.Command) []operation {
 		durable, _ := field(concern, "j").(bool)
 		return []operation{read(filter, update, remove, upsert, durable)}
 	case "update":
-		return statements(c.Body, "updates", false)
-	case "delete":
-		return statements(c.Body, "deletes", true)
+		return renewals(c.Body)
 	case "find":
 		return looks(c.Body)
 	}
 	return nil
 }
 
-func statements(body bson.D, name string, remove bool) (all []operation) {
+// renewals are the statements of a bulk.
+func renewals(body bson.D) (all []operation) {
 	concern, _ := field(body, "writeConcern").(bson.D)
 	durable, _ := field(concern, "j").(bool)
-	for _, statement := range documents(field(body, name)) {
+	for _, statement := range documents(field(body, "updates")) {
 		filter, _ := field(statement, "q").(bson.D)
 		update, _ := field(statement, "u").(bson.D)
 		upsert, _ := field(statement, "upsert").(bool)
-		for _, one := range parts(filter) {
-			all = append(all, read(one, update, remove, upsert, durable))
-		}
-	}
-	return all
-}
-
-// parts are the filters of a deletion of many documents, one for each; of any other statement its
-// own.
-func parts(filter bson.D) (all []bson.D) {
-	by, _ := field(filter, "_id").(bson.D)
-	keys, many := field(by, "$in").(bson.A)
-	if !many {
-		return []bson.D{filter}
-	}
-	var common bson.D // what is asked of all of them
-	holders := make([]bson.D, len(keys))
-	for _, e := range filter {
-		switch e.Key {
-		case "_id":
-		case "$and":
-			holders = documents(field(documents(e.Value)[0], "$or"))
-		default:
-			common = append(common, e)
-		}
-	}
-	for i, key := range keys {
-		all = append(all, slices.Concat(bson.D{{Key: "_id", Value: key}}, common, holders[i]))
+		all = append(all, read(filter, update, false, upsert, durable))
 	}
 	return all
 }

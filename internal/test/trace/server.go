@@ -23,9 +23,6 @@ func (b *builder) runs(s simulation.Step) {
 	case elsewhere:
 		term = -1 // of a shard that does not have the key: the specification has no such primary
 	}
-	if s.Clock.After(b.latest) && len(b.commands[s.Command]) > 0 {
-		b.latest = s.Clock
-	}
 	s.Term = term
 	writes := s.Writes
 	for _, o := range b.commands[s.Command] {
