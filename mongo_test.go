@@ -3,6 +3,7 @@ package mongolock_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // These tests show that New works on a server. The whole library is tested there in
@@ -79,4 +81,10 @@ func TestNewOnANilCollectionIsRefused(t *testing.T) {
 	_, err := mongolock.New(nil, mongolock.TTL(time.Nanosecond))
 	assert.ErrorContains(t, err, "New: the collection is nil")
 	assert.ErrorContains(t, err, "TTL(1ns)", "every fault is named in one error")
+}
+
+func TestAStoreThatNeedsNoIndexSaysSo(t *testing.T) {
+	client := connect(memstore.New())
+	defer client.Close()
+	assert.ErrorIs(t, client.EnsureIndex(t.Context()), errors.ErrUnsupported)
 }

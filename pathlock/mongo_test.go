@@ -53,13 +53,18 @@ func (f *mongoFixture) connect(opts ...func(*options.ClientOptions)) *mongo.Clie
 // storage is the storage of one more process.
 func (f *mongoFixture) storage(opts ...func(*options.ClientOptions)) *Mongo {
 	f.t.Helper()
-	m, err := OnMongo(f.connect(opts...).Database(f.coll.Database().Name()).Collection(f.coll.Name()))
-	require.NoError(f.t, err)
-	return m
+	return f.on(f.connect(opts...))
 }
 
 // tapped is a storage whose commands are recorded.
-func (f *mongoFixture) tapped() *Mongo { return f.storage(f.tap.On) }
+func (f *mongoFixture) tapped(opts ...MongoOption) *Mongo { return f.on(f.connect(f.tap.On), opts...) }
+
+func (f *mongoFixture) on(client *mongo.Client, opts ...MongoOption) *Mongo {
+	f.t.Helper()
+	m, err := OnMongo(client.Database(f.coll.Database().Name()).Collection(f.coll.Name()), opts...)
+	require.NoError(f.t, err)
+	return m
+}
 
 // took returns the names of the commands since the last call.
 func (f *mongoFixture) took() string { return strings.Join(f.tap.TakeNames(), " ") }
@@ -120,6 +125,19 @@ func TestEachRequestSendsTheCommandsThatThePageSays(t *testing.T) {
 	expect("findAndModify", "a release")
 	require.ErrorIs(t, tree.Release(f.ctx(), l.Token), ErrUnknownToken)
 	expect("findAndModify find", "a release of nothing")
+}
+
+func TestWithoutIndexOnlyEnsureIndexMakesOne(t *testing.T) {
+	f := newMongo(t)
+	m := f.tapped(WithoutIndex())
+	_, err := f.tree(m).Lock(f.ctx(), exclusively("/a"))
+	require.NoError(t, err)
+	assert.NotContains(t, f.took(), "createIndexes")
+	require.NoError(t, m.EnsureIndex(f.ctx()))
+	assert.Equal(t, "createIndexes", f.took())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorContains(t, m.EnsureIndex(ended), "pathlock: EnsureIndex: ")
 }
 
 // A release by a process that has not read the word for a second reads it first.

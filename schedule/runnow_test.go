@@ -234,3 +234,23 @@ func TestAPollPassesOverAJobThatItDoesNotHave(t *testing.T) {
 		assert.Equal(c, []time.Duration{3 * time.Hour}, c.fires())
 	})
 }
+
+func TestACallThatMeansNothingForAJobSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := scheduletest.New(t)
+		require.NoError(t, jobs.Add("report", atThree, nightly(0)))
+		jobs.Start()
+		time.Sleep(time.Minute)
+		assert.EqualError(t, jobs.Resume(t.Context(), "report"), `schedule: Resume("report"): the job is not paused`)
+		require.NoError(t, jobs.Pause(t.Context(), "report"))
+		assert.EqualError(t, jobs.RunNow(t.Context(), "report"), `schedule: RunNow("report"): the job is paused`)
+		assert.ErrorIs(t, jobs.Resume(t.Context(), "reprot"), schedule.ErrUnknown)
+		require.NoError(t, jobs.Resume(t.Context(), "report"))
+		paused := make(map[string]bool)
+		for state, err := range jobs.Jobs(t.Context()) {
+			require.NoError(t, err)
+			paused[state.Job] = state.Paused
+		}
+		assert.Equal(t, map[string]bool{"report": false}, paused)
+	})
+}

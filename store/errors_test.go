@@ -60,3 +60,27 @@ func TestAHeldErrorSaysThatAKeyIsOnlyKept(t *testing.T) {
 		assert.EqualError(t, err, "mongolock: "+test.text)
 	}
 }
+
+func TestAHeldErrorSaysWhatTheStoreIsNotSureOfYet(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	err := &store.HeldError{Status: store.Status{Key: "k", Mode: store.Exclusive, Now: now, Holders: []store.Holder{
+		{Owner: "billing-1", ExpireAt: now.Add(-2 * time.Second), KnownBy: now.Add(12 * time.Second)},
+	}}}
+	assert.EqualError(t, err, `mongolock: "k" is held by billing-1, which ran out; that will be confirmed within 12s`)
+}
+
+func TestAHeldErrorCountsThoseThatComeFirst(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := store.Status{Key: "k", Now: now}
+	for range 3 {
+		s.Line = append(s.Line, store.Waiter{Place: store.NewPlace(store.Exclusive, 1, 1, "here"), Since: now, Seen: now})
+	}
+	for place, text := range map[store.Place]string{
+		s.Line[0].Place: `"k" is held`,
+		s.Line[1].Place: `"k" is free; 1 waiter comes first`,
+		s.Line[2].Place: `"k" is free; 2 waiters come first`,
+		"":              `"k" is free; 3 waiters come first`,
+	} {
+		assert.EqualError(t, &store.HeldError{Status: s, Place: place}, "mongolock: "+text)
+	}
+}

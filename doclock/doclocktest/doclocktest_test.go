@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -187,4 +189,66 @@ func TestControlMisuseFailsTheTest(t *testing.T) {
 		assert.NotEmpty(t, testmisuse.Failures(t, misuse), name)
 	}
 	assert.Empty(t, testmisuse.Failures(t, func(f *testmisuse.T) { start(f).Hold(o)() }), "a test that does nothing wrong")
+}
+
+func TestShutdownLetsAHolderSave(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		doc, err := orders.Acquire(t.Context(), o)
+		require.NoError(t, err)
+		go func() {
+			<-doc.Lease().Context(t.Context()).Done()
+			doc.Value.State = "half done"
+			assert.NoError(t, doc.SaveAndRelease(t.Context()))
+		}()
+		require.NoError(t, orders.Shutdown(t.Context()))
+		assert.Equal(t, "half done", orders.Get(o).State)
+		_, err = orders.TryAcquire(t.Context(), o)
+		assert.ErrorIs(t, err, mongolock.ErrClosed)
+	})
+}
+
+func TestAClaimIsSavedAndKept(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		c, err := orders.Claim(t.Context(), isNew, nil)
+		require.NoError(t, err)
+		c.Value.State = "half sent"
+		require.NoError(t, c.Save(t.Context()))
+		assert.Equal(t, "half sent", orders.Get(o).State)
+		_, err = orders.TryAcquire(t.Context(), o)
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.Equal(t, "o", c.ID().StringValue())
+		assert.Equal(t, c.Lease().ID(), c.Holder().ID)
+		require.NoError(t, c.Release())
+	})
+}
+
+// Cents are stored as text by a codec of the application's own.
+type cents int
+
+func TestARegistryDecodesAndEncodesDocuments(t *testing.T) {
+	registry := bson.NewRegistry()
+	registry.RegisterTypeDecoder(reflect.TypeFor[cents](), bson.ValueDecoderFunc(func(_ bson.DecodeContext, r bson.ValueReader, v reflect.Value) error {
+		text, err := r.ReadString()
+		n, wrong := strconv.ParseInt(text, 10, 64)
+		v.SetInt(n)
+		return errors.Join(err, wrong)
+	}))
+	registry.RegisterTypeEncoder(reflect.TypeFor[cents](), bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
+		return w.WriteString(strconv.FormatInt(v.Int(), 10))
+	}))
+	type article struct {
+		ID    string `bson:"_id"`
+		Price cents  `bson:"price"`
+	}
+	articles := doclocktest.New[article](t, silently, doclock.Registry(registry))
+	_, err := articles.Collection().InsertOne(t.Context(), bson.M{"_id": "o", "price": "40"})
+	require.NoError(t, err)
+	doc, err := articles.Acquire(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, cents(40), doc.Value.Price)
+	doc.Value.Price = 41
+	require.NoError(t, doc.SaveAndRelease(t.Context()))
+	raw, err := articles.Collection().FindOne(t.Context(), o).Raw()
+	require.NoError(t, err)
+	assert.Equal(t, "41", raw.Lookup("price").StringValue())
 }
