@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 MILLISECONDS = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
-SHAPE = {"mode": str, "rev": int, "expireAt": DatetimeMS, "holders": dict}
+SHAPE = {"mode": str, "rev": int, "expireAt": DatetimeMS, "holders": dict, "line": list, "waits": dict}
 THERE, ABSENT = {"$exists": True}, {"$exists": False}
 DRIFT = 0.001  # of two clocks, at most
 EPOCH = ObjectId()  # no election has it, so nobody judges us by our dates: others go by our silence
@@ -83,9 +83,10 @@ class Lock:
         self.free = not seen
         if not seen:
             return {}, []
-        if seen.get("mongolock") != 1 or not all(isinstance(seen.get(f), kind) for f, kind in SHAPE.items()):
+        shown = {"line": [], "waits": {}} | seen
+        if seen.get("mongolock") != 1 or not all(isinstance(shown.get(f), kind) for f, kind in SHAPE.items()):
             raise Foreign(f"{self.key}: {seen}")
-        holders, line, waits = seen["holders"], seen.get("line", []), seen.get("waits", {})
+        holders, line, waits = seen["holders"], shown["line"], shown["waits"]
         now = clock()
         self.still = {(i, h["beat"]): self.still.get((i, h["beat"]), now) for i, h in holders.items()}
         if any(now - since <= holders[i]["ttl"] / 1000 * (1 + 2 * DRIFT) + 0.001 for (i, _), since in self.still.items()):

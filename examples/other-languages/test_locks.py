@@ -132,7 +132,7 @@ class Locks(unittest.TestCase):
             self.assertRaises(Lost, lock.check)
 
     def test_what_is_not_understood_is_left_alone(self):
-        for what in [{"mongolock": 2}, {"holders": 1}, {"rev": "a"}]:
+        for what in [{"mongolock": 2}, {"holders": 1}, {"rev": "a"}, {"line": "x"}]:
             locks.drop()
             self.dies()
             locks.update_one({}, {"$set": what})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,6 +53,8 @@ var foreignDocuments = []bson.D{
 	{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	{{Key: "mongolock", Value: "1"}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	{{Key: "mongolock", Value: 1.5}, {Key: "expireAt", Value: time.UnixMilli(1)}},
+	{{Key: "mongolock", Value: 1}, {Key: "mode", Value: 3}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
+	{{Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}, {Key: "line", Value: "x"}},
 	{{Key: "mode", Value: "exclusive"}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: time.UnixMilli(1)}}}}}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 }
 
@@ -131,36 +134,69 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 }
 
 // A document with our mark and without our shape was written by an unknown program. It is not
-// taken over while it might have a holder, and disturbs no other key.
+// taken over while it might have a holder, and disturbs no other key. Where a filter can name what is
+// wrong, the document stays as it is.
 func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	tomorrow := time.Now().Add(24 * time.Hour)
-	lined := func(line bson.A, waits bson.D) bson.D {
-		return bson.D{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{}}, {Key: "line", Value: line}, {Key: "waits", Value: append(bson.D{}, waits...)}}
+	damaged := func(field string, value any) bson.D {
+		d := bson.D{
+			{Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "holders", Value: bson.D{}},
+			{Key: "expireAt", Value: time.Now().Add(24 * time.Hour)}, {Key: "rev", Value: int64(1)},
+		}
+		d = slices.DeleteFunc(d, func(e bson.E) bool { return e.Key == field })
+		return append(d, bson.E{Key: field, Value: value})
 	}
-	for i, shape := range []bson.D{
-		{{Key: "expireAt", Value: "soon"}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: "none"}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{{Key: "x", Value: 1}}}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}}}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: "7"}, {Key: "holders", Value: bson.D{}}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: 1}},
-		{{Key: "expireAt", Value: bson.DateTime(-1)}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{}}},
-		lined(bson.A{1}, nil),
-		lined(bson.A{""}, nil),
-		lined(bson.A{"x:there.b:1"}, nil),
-		lined(bson.A{"$x:there:1"}, nil),
-		lined(bson.A{"x:there:1"}, bson.D{{Key: "x:there:1", Value: bson.D{{Key: "seen", Value: "lately"}}}}),
+	const named, unnamed = true, false
+	for i, c := range []struct {
+		named bool
+		shape bson.D
+	}{
+		{named, damaged("mongolock", bson.A{"another", 1})},
+		{named, damaged("mode", 3)},
+		{named, damaged("mode", bson.A{"exclusive"})},
+		{named, damaged("rev", "7")},
+		{named, damaged("rev", bson.A{int64(7)})},
+		{named, damaged("expireAt", "soon")},
+		{named, damaged("expireAt", bson.DateTime(-1))},
+		{named, damaged("expireAt", bson.A{time.Now()})},
+		{named, damaged("holders", "none")},
+		{named, damaged("holders", bson.A{})},
+		{named, damaged("holders", bson.A{bson.D{}})},
+		{named, damaged("line", "x")},
+		{named, damaged("line", bson.D{})},
+		{named, damaged("waits", 3)},
+		{named, damaged("waits", bson.A{})},
+		{named, bson.D{{Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}}},
+		{unnamed, damaged("holders", bson.D{{Key: "x", Value: 1}})},
+		{unnamed, damaged("holders", bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}})},
+		{unnamed, damaged("line", bson.A{1})},
+		{unnamed, damaged("line", bson.A{""})},
+		{unnamed, damaged("line", bson.A{"x:there.b:1"})},
+		{unnamed, damaged("line", bson.A{"$x:there:1"})},
+		{unnamed, append(damaged("line", bson.A{"x:there:1"}), bson.E{Key: "waits", Value: bson.D{{Key: "x:there:1", Value: bson.D{{Key: "seen", Value: "lately"}}}}})},
 	} {
 		key := fmt.Sprint("k", i)
-		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...))
+		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, c.shape...))
 		require.NoError(t, err)
-		c := exclusiveClaim(key, time.Second)
-		for _, c.Place = range []store.Place{"", "x:here:1"} {
-			_, err := f.store.Acquire(f.ctx(), c)
-			assert.ErrorIs(t, err, store.ErrForeign, "%v", shape)
+		before, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
+		require.NoError(t, err)
+		claim := exclusiveClaim(key, time.Second)
+		for _, claim.Mode = range []store.Mode{store.Exclusive, store.Shared} {
+			for _, claim.Place = range []store.Place{"", "x:here:1"} {
+				for _, claim.Held = range []bool{false, true} {
+					_, err := f.store.Acquire(f.ctx(), claim)
+					assert.ErrorIs(t, err, store.ErrForeign, "%v", c.shape)
+				}
+			}
 		}
-		assert.ErrorIs(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err, store.ErrForeign, "%v", shape)
+		assert.ErrorIs(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: claim.Ref, TTL: claim.TTL}})[0].Err, store.ErrForeign, "%v", c.shape)
+		after, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
+		require.NoError(t, err)
+		if c.named {
+			assert.Equal(t, before.String(), after.String())
+		} else {
+			assert.NotContains(t, after.String(), "x:here:1")
+		}
 	}
 }

@@ -185,6 +185,16 @@ func ours(key string, more ...bson.E) bson.D {
 	return append(filter, more...)
 }
 
+// sound is the condition that the fields of a document have the types that readRecord asks for. It is for
+// the command that joins a line: no other goes to a document unread that names nothing of ours but the mark.
+// $type looks into an array, and so does the mark: hence no field may have an element.
+var sound = []bson.E{
+	mongolease.Lacks(fieldMark + ".0"), mongolease.Lacks(fieldExpireAt + ".0"),
+	mongolease.IsA(fieldMode, "string"), mongolease.Lacks(fieldMode + ".0"),
+	mongolease.IsA(fieldRev, "number"), mongolease.Lacks(fieldRev + ".0"),
+	mongolease.IsA(fieldHolders, "object"), mongolease.Lacks(fieldHolders + ".0"),
+}
+
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
 func exists(path string) bson.E { return mongolease.Exists(path) }

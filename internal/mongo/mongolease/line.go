@@ -73,6 +73,10 @@ func listed(places []store.Place) bson.A {
 // waiter lives: it is stale. A place that no path can have, or that was seen at no date, could
 // neither be named in a filter nor taken out: then the claims of all who wait would miss for ever.
 func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
+	told, ok := waits.DocumentOK()
+	if !ok && !waits.IsZero() {
+		return nil, false
+	}
 	if line.IsZero() {
 		return nil, true
 	}
@@ -81,10 +85,6 @@ func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 		return nil, false
 	}
 	places, err := list.Values()
-	told, ok := waits.DocumentOK()
-	if !ok && !waits.IsZero() {
-		return nil, false
-	}
 	for _, v := range places {
 		p, is := v.StringValueOK()
 		if !is || p == "" || strings.ContainsAny(p, ".$\x00") {
@@ -136,11 +136,25 @@ func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err 
 		}
 	}
 	image, err = s.step(ctx, Wait, c,
-		[]bson.E{{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places() + "." + strconv.Itoa(store.LineMost-1))},
+		append(slices.Clip(c.Sound),
+			bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1)),
+			bson.E{Key: "$and", Value: bson.A{noneOr(s.Lock.places(), "array"), noneOr(s.Lock.Path(FieldWaits), "object")}}),
 		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
 		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
 	c.InLine = image.Found()
+	if c.InLine && image.Record.Foreign() != nil { // in a way that no filter can name: whoever mends it finds no place there
+		_, _ = s.StepOut(ctx, c.Ours, c.Place, false)
+	}
 	return image, err
+}
+
+// IsA is the condition that a field is of a type, or an array with an element that is.
+func IsA(path, kind string) bson.E {
+	return bson.E{Key: path, Value: bson.D{{Key: "$type", Value: kind}}}
+}
+
+func noneOr(path, kind string) bson.D {
+	return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
 }
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image

@@ -89,6 +89,7 @@ type Claim struct {
 	Sent    mongoclock.Moment // when the call began: trust counts from here
 	Names   bson.D            // the filter of the document, whoever made it
 	Ours    bson.D            // and if it is a lock of this library
+	Sound   []bson.E          // and if its fields have the types of one
 
 	// CleanUp removes the claim by its ID, in the attempt's session. It returns the key as that
 	// left it, or nothing if the claim was not there.

@@ -182,6 +182,9 @@ func class(v any) int {
 	panic(fmt.Sprintf("docdb: a %T", v))
 }
 
+// classes are those that $type names.
+var classes = map[any]int{"number": 2, "string": 3, "object": 4, "array": 5, "date": 9}
+
 // compare orders two values of any types as the server does.
 func compare(a, b any) int {
 	if d := class(a) - class(b); d != 0 {

@@ -156,6 +156,9 @@ func equal(value any, there bool, want any) bool {
 }
 
 func operator(value any, there bool, op bson.E) (bool, error) {
+	if op.Key == "$type" && there && class(value) == classes[op.Value] { // of an array itself, too
+		return true, nil
+	}
 	if all, is := value.(bson.A); is && op.Key != "$exists" && op.Key != "$ne" && op.Key != "$not" && op.Key != "$nin" && op.Key != "$in" && op.Key != "$eq" { // any of its values
 		for _, v := range all {
 			if ok, err := operator(v, true, op); ok || err != nil {
@@ -180,6 +183,11 @@ func operator(value any, there bool, op bson.E) (bool, error) {
 		return same && compare(value, op.Value) >= 0, nil
 	case "$exists":
 		return there == truth(op.Value), nil
+	case "$type":
+		if classes[op.Value] == 0 {
+			return false, badValue("unknown type: %v", op.Value)
+		}
+		return there && class(value) == classes[op.Value], nil
 	case "$not":
 		inner, ok := op.Value.(bson.D)
 		if !ok {

@@ -47,13 +47,15 @@ func usersCommand(d *rand.Rand) bson.D {
 
 func usersFilter(d *rand.Rand) bson.D {
 	value := pick[any](d, 0, 1, 2, "a")
-	operators := pick(d, "$eq", "$ne", "$gt", "$lte", "$in", "$nin", "$exists", "$not")
+	operators := pick(d, "$eq", "$ne", "$gt", "$lte", "$in", "$nin", "$exists", "$not", "$type")
 	path := pick(d, "n", "tags", "items.sku", "items.n", "items.0.sku", "tags.1", "nowhere")
 	switch operators {
 	case "$in", "$nin":
 		return bson.D{{Key: path, Value: bson.D{{Key: operators, Value: bson.A{value, 3}}}}}
 	case "$exists":
 		return bson.D{{Key: path, Value: bson.D{{Key: operators, Value: d.IntN(2) == 0}}}}
+	case "$type":
+		return bson.D{{Key: path, Value: bson.D{{Key: operators, Value: pick(d, "number", "string", "object", "array", "date")}}}}
 	case "$not":
 		return bson.D{{Key: path, Value: bson.D{{Key: operators, Value: bson.D{{Key: "$gte", Value: value}}}}}}
 	case "$eq":
