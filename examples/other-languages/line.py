@@ -21,7 +21,7 @@ class LockInLine(Lock):
     def _look(self, session):
         """Reads the document. Joins the line if others hold the key or wait, and says now and then that we still do."""
         seen = super()._look(session)
-        if seen and self.place not in seen.get("line", []):
+        if seen and self.place and self.place not in seen.get("line", []):
             self.place = None  # others passed us
         if self.place and clock() > self.stood + 20:
             seen = self._stand(session, {f"waits.{self.place}": THERE}, {}, "seen")
