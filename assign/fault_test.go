@@ -316,24 +316,28 @@ func TestWorkersThatWaitForWhatIsHeldByHandSaySoOnce(t *testing.T) {
 	}
 }
 
-func TestANumberThatIsChangedByHandIsTakenOver(t *testing.T) {
+// An operator edits the seats once. If their workers notice it at the same time none is left to tell the
+// new number, and they come again with their own.
+func TestWorkersHaveOneNumberAgainAfterItWasChangedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)
-		var changed atomic.Bool
+		var changed atomic.Pointer[time.Time]
 		f.broken = func(l *link) {
 			l.seen = func(s *store.Status) {
-				if changed.Load() && s.Key == name+"/workers" && s.Mode == store.Permits {
+				if at := changed.Load(); at != nil && s.Key == name+"/workers" && s.Mode == store.Permits {
 					for i := range s.Holders {
-						s.Holders[i].Note = strings.Replace(s.Holders[i].Note, "for 16 partitions", "for 24 partitions", 1)
+						if h := &s.Holders[i]; h.Since.Before(*at) {
+							h.Note = strings.Replace(h.Note, "for 16 partitions", "for 24 partitions", 1)
+						}
 					}
 				}
 			}
 		}
 		a, b := f.start("a"), f.start("b")
 		time.Sleep(time.Minute)
-		changed.Store(true)
+		changed.Store(new(time.Now()))
 		time.Sleep(20 * time.Second)
-		assert.Equal(t, map[string]int{"a": 12, "b": 12}, f.shares())
+		assert.Contains(t, []map[string]int{{"a": 8, "b": 8}, {"a": 12, "b": 12}}, f.shares())
 		f.stop(a, b)
 	})
 }
