@@ -118,7 +118,7 @@ func answered(h *History) (found []Violation) {
 // served checks that, without faults, a key is not free for long while a caller waits. When a holder
 // runs out nobody says so, and one whose turn has come since its last look may not know.
 func served(h *History) (found []Violation) {
-	if !h.NoFaults || h.IdleLimit == 0 {
+	if !h.NoFaults || h.IdleLimit == 0 || h.Prompt {
 		return nil
 	}
 	type span struct {

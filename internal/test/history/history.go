@@ -111,6 +111,8 @@ const (
 	Failover = "failover"           // of trouble: the primary changed, or forgot its sessions
 	Late     = "refused before"     // of a holder applied: of a claim for one of several keys, whose other send was refused quickly
 	Stopped  = "clock stands still" // of trouble: a client's monotonic clock
+	Stepped  = "clock set back"     // of trouble: a server's clock, until it shows again what it did
+	Killed   = "killed"             // of trouble: a client, which does nothing any more
 )
 
 // A History is a list of events, with what its checks may expect.
@@ -133,6 +135,8 @@ type History struct {
 
 	GhostLimit     time.Duration // how long a ghost may stay if nothing hinders its clean-up; 0: not judged
 	LateGhostLimit time.Duration // how much longer a late one may stay where writes have no numbers
+	Prompt         bool          // a key idles for no longer than promised while somebody alive waits
+	Still          bool          // a holder that runs out has to be seen unchanged for its TTL, as no election is known
 	IdleLimit      time.Duration // how long a key may be free while a caller waits, without faults; 0: not judged
 }
 

@@ -37,10 +37,16 @@ type standing struct {
 
 // graced is how long it is waited for, once it is offered the key.
 func (p *standing) graced() time.Duration {
-	if _, rest, _ := strings.Cut(p.place, ":"); strings.HasPrefix(rest, ":") { // it has no address
+	if polled(p.place) {
 		return gracePolled
 	}
 	return grace
+}
+
+// polled reports whether a place has no address, so that nobody can tell its waiter anything.
+func polled(place string) bool {
+	_, rest, _ := strings.Cut(place, ":")
+	return strings.HasPrefix(rest, ":")
 }
 
 // reserves reports whether the place keeps sharers out that would not have to wait.
@@ -68,11 +74,13 @@ type holds struct {
 	until  time.Duration
 	over   time.Duration // when others may know that it is over, at the earliest
 	since  time.Duration
+	still  bool // it has to be seen unchanged for its TTL before others may know that it is over
 }
 
 // held returns what an event says of a holder.
-func held(e Event, client int, mode Mode) holds {
+func (q *queue) held(e Event, client int, mode Mode) holds {
 	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At}
+	h.still = q.h.Still || q.h.Prompt && q.h.primaryChanged(e.At, h.until+q.tol)
 	h.over = h.until
 	if e.Over != 0 {
 		h.over = min(h.over, e.Over)
@@ -95,6 +103,9 @@ type queue struct {
 	letGo   map[string]time.Duration // by ID
 	failed  map[int]time.Duration    // by Op
 	waits   map[int][]*wait          // by client
+	waiters []*waiter                // those that wait still, or will
+	idled   time.Duration            // since when it did that was reported last
+	killed  map[int]time.Duration    // by client
 	streak  streak
 	found   []Violation
 }
@@ -140,6 +151,7 @@ func (h *History) writesOf() map[string][]*write {
 // to others but as the rules say.
 func inLine(h *History) (found []Violation) {
 	writes, waits, answers, resumes := h.writesOf(), h.waits(), h.answers(), map[int]bool{}
+	killed, polling := h.killed(), h.polling()
 	calls, failed, letGo := map[int]time.Duration{}, map[int]time.Duration{}, map[string]time.Duration{}
 	for _, e := range h.Events {
 		switch e.Kind {
@@ -153,15 +165,20 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, revived: never, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key]}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, revived: never, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], killed: killed}
+		if h.Prompt {
+			q.waiters = waiting(waits[key], polling)
+		}
 		for _, w := range writes[key] {
 			q.offer(w.at)
 			q.stranded(w.at)
+			q.idles(w.at)
 			q.judge(w)
 			q.apply(w)
 			q.now = w.at
 		}
 		q.stranded(h.End)
+		q.idles(h.End)
 		for _, p := range q.line {
 			q.forgotten(p, h.End)
 		}
@@ -375,7 +392,7 @@ func (q *queue) apply(w *write) {
 		}
 	}
 	for _, e := range w.applied {
-		q.holders[e.ID] = held(e, e.Client, e.Mode)
+		q.holders[e.ID] = q.held(e, e.Client, e.Mode)
 	}
 	for _, e := range w.rest {
 		switch h, known := q.holders[e.ID]; {
@@ -392,7 +409,7 @@ func (q *queue) apply(w *write) {
 			if h.over <= w.at+q.tol {
 				q.revived = w.at
 			}
-			later := held(e, h.client, h.mode)
+			later := q.held(e, h.client, h.mode)
 			later.op, later.since = h.op, h.since
 			q.holders[e.ID] = later
 		}

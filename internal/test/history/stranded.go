@@ -171,7 +171,7 @@ func (q *queue) patience(r readiness) time.Duration {
 
 // stranded checks that nobody who could have the key waits for long.
 func (q *queue) stranded(until time.Duration) {
-	if q.h.IdleLimit == 0 {
+	if q.h.IdleLimit == 0 || q.h.Prompt {
 		return
 	}
 	for _, p := range q.line {

@@ -101,6 +101,7 @@ func (m *member) step(to time.Duration) {
 	}
 	m.w.fault("clock step")
 	m.w.moved = min(m.w.moved, m.w.since())
+	m.w.noteLocked(history.Event{Kind: history.Trouble, Client: -1, Note: history.Stepped, Until: m.w.since() + max(m.offset-to, 0)})
 	m.offset = to
 	m.w.logf("the clock of server %d is stepped to %v", m.id, to)
 }

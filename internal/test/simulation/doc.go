@@ -22,6 +22,7 @@
 //	deployment.go  the driver's side
 //	memory.go      the same over a memstore
 //	process.go     one client
+//	deaths.go      which clients are killed, and when
 //	user.go        what its users do
 //	keys.go        which keys they take, and how: exclusively, as readers, with permits, two at once
 //	simulate.go    a whole run

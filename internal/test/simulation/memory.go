@@ -20,8 +20,21 @@ type remote struct {
 	p   *process
 }
 
-// Unwrap gives the engine the memstore's feed.
+// Unwrap gives the engine what else the memstore can do.
 func (r *remote) Unwrap() store.Store { return r.mem }
+
+// Notify is the memstore's: notices come at once, but none of a client that is dead.
+func (r *remote) Notify(ctx context.Context, all ...store.Notice) error {
+	if r.p.isDead() {
+		return errReset
+	}
+	return r.mem.Notify(ctx, all...)
+}
+
+// Watch is the memstore's.
+func (r *remote) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
+	return r.mem.Watch(ctx, of)
+}
 
 // A reply is what a store answers a call.
 type reply[T any] struct {
@@ -139,7 +152,7 @@ func (r *remote) holders(keys []string) (found map[string]memHolder, lines map[s
 			lines[s.Key] = append(lines[s.Key], place{string(w.Place), clientOf(w.Owner), w.Seen, r.p.world.since() + w.Seen.Add(store.PlaceFor).Sub(s.Now)})
 		}
 		for _, h := range s.Holders {
-			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h), mode: s.Mode, weight: h.Weight}
+			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h) && !h.Released, mode: s.Mode, weight: h.Weight}
 			found[h.ID] = m
 		}
 	}

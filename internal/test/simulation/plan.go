@@ -30,6 +30,9 @@ type faultPlan struct {
 	mixed       bool // the options of most calls are a mixture
 	permits     int  // of the key that has some
 	deaths      bool // some die, and nothing else goes wrong
+	dying       bool // again and again
+	loop        bool // likewise, always the newest, as in a crash loop
+	allHear     bool // all hear notices
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
 
@@ -92,6 +95,9 @@ func (w *world) makePlan(s Settings) faultPlan {
 	if d := w.rng("crowd"); d.chance(s.Crowd) {
 		x.gather(d)
 	}
+	if d := w.rng("dying"); d.chance(s.Dying) {
+		x.mourn(d)
+	}
 	s.apply(&x)
 	return x
 }
@@ -99,9 +105,13 @@ func (w *world) makePlan(s Settings) faultPlan {
 // gather makes a crowd of the clients. Most often some of them die, and nothing else goes wrong: then
 // it is known how long the others may wait for them.
 func (x *faultPlan) gather(d *rng) {
-	if x.crowd = true; d.chance(300) {
-		return
+	if x.crowd = true; !d.chance(300) {
+		x.gatherMortals(d)
 	}
+}
+
+// gatherMortals makes a crowd, of which some die, and nothing else goes wrong.
+func (x *faultPlan) gatherMortals(d *rng) {
 	*x = faultPlan{
 		crowd: true, deaths: true, noFaults: true, retries: x.retries, servers: x.servers, mixed: x.mixed, rolling: x.rolling, permits: x.permits,
 		ttl: x.ttl, margin: x.margin, maxTrip: x.maxTrip, clockDrift: x.clockDrift, faultsEnd: d.between(30*time.Second, time.Minute),
@@ -161,6 +171,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d crowd=%t mixed=%t deaths=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.crowd, x.mixed, x.deaths, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d crowd=%t mixed=%t deaths=%t dying=%t loop=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.crowd, x.mixed, x.deaths, x.dying, x.loop, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

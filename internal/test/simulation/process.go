@@ -12,7 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
-	"github.com/mongolock/mongolock/internal/test/history"
 )
 
 // A process is one client of the library, with its users.
@@ -62,7 +61,7 @@ func (p *process) options(margin time.Duration) []mongolock.ClientOption {
 	if margin >= 0 {
 		opts = append(opts, mongolock.WithMargin(margin))
 	}
-	if p.world.rng("feed "+itoa(p.id)).chance(200) && (!p.world.plan.noFaults || p.world.plan.deaths) {
+	if p.world.rng("feed "+itoa(p.id)).chance(200) && (!p.world.plan.noFaults || p.world.plan.deaths) && !p.world.plan.allHear {
 		opts = append(opts, mongolock.WithoutFeed())
 	}
 	return opts
@@ -89,25 +88,6 @@ func (p *process) isDead() bool {
 	p.world.mu.Lock()
 	defer p.world.mu.Unlock()
 	return p.dead
-}
-
-// planKills has some processes killed.
-func (w *world) planKills(processes []*process, d *rng) {
-	if w.plan.noFaults && !w.plan.deaths {
-		return
-	}
-	for _, p := range processes[1:] {
-		if !d.chance(200) && !(w.plan.deaths && d.chance(300)) {
-			continue
-		}
-		w.after(d.between(time.Second, w.plan.faultsEnd), func() {
-			w.fault("client killed")
-			w.logf("client %d is killed", p.id)
-			p.dead = true
-			w.record(Step{Kind: Killed, Event: history.Event{Client: p.id}})
-			w.noteLocked(history.Event{Kind: history.Trouble, Client: p.id, Until: neverEnds})
-		})
-	}
 }
 
 // A ticket is what Detach gave out, with the key that it is for.

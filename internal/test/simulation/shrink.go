@@ -64,7 +64,10 @@ func (s Settings) Flags() (flags string) {
 	if s.Several {
 		flags += " -sim.several"
 	}
-	flags += fmt.Sprint(" -sim.crowd ", s.Crowd, " -sim.mixed ", s.Mixed)
+	if s.Prompt {
+		flags += " -sim.prompt"
+	}
+	flags += fmt.Sprint(" -sim.crowd ", s.Crowd, " -sim.mixed ", s.Mixed, " -sim.dying ", s.Dying)
 	if s.Forward {
 		flags += " -sim.forward"
 	}

@@ -40,6 +40,7 @@ type Settings struct {
 	Forward  bool   // the clock of a primary may go forward far
 	Servers  string // which kind; empty: as the seed says
 
+	Prompt    bool // a key may idle for no longer than promised
 	Elections bool // many, around one key, with clocks far apart
 	Rolling   bool // a mixture in which all take permits, of numbers that differ as while deploys roll, while primaries fail
 	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
@@ -47,6 +48,7 @@ type Settings struct {
 	Several   bool // users take several keys together, again and again
 	AtOnce    bool // and give them back so, now and then
 	Crowd     int  // in how many of a thousand histories many clients wait for one key
+	Dying     int  // in how many of a thousand histories processes of a crowd die again and again
 	Mixed     int  // in how many of a thousand histories the options of most calls are a mixture
 }
 
@@ -110,6 +112,7 @@ func Run(seed uint64, s Settings) *Outcome {
 	w.unfenced, w.several, w.atOnce = s.Unfenced, s.Several, s.AtOnce
 	users, watch := w.startUsers(processes, d, s)
 	users.Wait()
+	processes = append(processes, w.started...)
 	w.waitUntilExpired()
 	w.lastRound(processes, watch)
 	for _, p := range processes {
@@ -156,7 +159,7 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 	tickets := new(ticketPool)
 	busy := w.plan.noFaults && !w.plan.crowd && d.chance(700)
 	number := 0
-	for _, p := range processes {
+	join := func(p *process) {
 		for range 1 + d.n(2) {
 			number++
 			if s.Users > 0 && number > s.Users {
@@ -171,11 +174,28 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 			if w.plan.asking {
 				steps *= 10
 			}
+			if w.plan.dying {
+				steps *= 2
+			}
 			if s.Steps > 0 {
 				steps = min(steps, s.Steps)
 			}
 			users.Go(func() { u.work(steps) })
 		}
+	}
+	for _, p := range processes {
+		join(p)
+	}
+	if w.plan.dying {
+		users.Go(func() {
+			next := len(processes)
+			w.started = w.reap(processes, keys[0], func() *process {
+				p := w.process(next, s.Margin)
+				next++
+				join(p)
+				return p
+			})
+		})
 	}
 	return users, watch
 }
@@ -231,8 +251,9 @@ func (w *world) outcome(s Settings) *Outcome {
 	h.Tolerance = w.plan.clockSkew + s.Late + time.Millisecond
 	h.NoFaults, h.Deaths = w.plan.noFaults && !w.plan.deaths, w.plan.deaths
 	h.End, h.Numbered = w.since(), w.plan.retries && w.plan.servers != standalone
+	h.Prompt, h.Still = s.Prompt, w.plan.servers == routers || w.plan.servers == single
 	h.GhostLimit, h.LateGhostLimit, h.IdleLimit = time.Second, 8*time.Second, 1500*time.Millisecond
-	if w.plan.servers == routers || w.plan.servers == single { // no election is known: a holder has to be seen still
+	if h.Still { // no election is known: a holder has to be seen still
 		h.IdleLimit += h.TTL + h.TTL/100
 	}
 	if w.mem == nil {

@@ -36,7 +36,7 @@ func (u *user) work(steps int) {
 	ttl := u.p.world.plan.ttl
 	for i := 0; i < steps && !u.p.isDead(); i++ {
 		pause := u.most(ttl / 2)
-		if u.p.world.plan.asking {
+		if u.p.world.plan.asking || u.p.world.plan.dying {
 			pause = ttl / 5
 		}
 		time.Sleep(u.rng.between(time.Microsecond, pause))

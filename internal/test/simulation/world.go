@@ -42,6 +42,7 @@ type world struct {
 	closed  bool
 	moved   time.Duration // when the first clock was stepped or the first primary failed
 	stuck   []history.Violation
+	started []*process // in the stead of those that were killed
 	log     []line
 
 	unfenced bool // see Settings

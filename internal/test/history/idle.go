@@ -1,0 +1,187 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How long a key may idle while somebody alive waits for it, docs/guarantees.md: once, however many died.
+const (
+	idleMost   = 1500 * time.Millisecond
+	idlePolled = 3500 * time.Millisecond // if a waiter hears no notices
+)
+
+// A waiter is a wait, as its client has to know of its turn.
+type waiter struct {
+	*wait
+	client int
+	polls  bool          // it hears no notices
+	could  time.Duration // since when it could have the key; never: it could not
+	polled bool          // one that stands in line since then hears none
+	late   time.Duration // since when it has waited for too long; 0: it has not
+}
+
+// waiting returns all who wait for a key, in the order of their calls.
+func waiting(waits map[int][]*wait, polls map[int]bool) (all []*waiter) {
+	for client, list := range waits {
+		for _, w := range list {
+			all = append(all, &waiter{wait: w, client: client, polls: polls[client], could: never})
+		}
+	}
+	slices.SortFunc(all, func(a, b *waiter) int { return cmp.Compare(a.from, b.from) })
+	return all
+}
+
+// idles checks that no key idles for long while somebody waits who could have it, up to a time up to which
+// nothing was written. Places of the dead excuse nothing. What does:
+//
+//   - holders, until they are over, and for those of whom that has to be seen, for as long as it takes to see it;
+//   - while others share the key: a writer and a heavy claim, dead or alive, until their places are stale;
+//   - what hindered the waiter itself, and an election;
+//   - for half a minute and what a call may take: any other fault, by which a notice may be lost.
+func (q *queue) idles(until time.Duration) {
+	for _, w := range q.waiters {
+		if w.from >= until {
+			break
+		}
+		if since := q.could(w); w.could > q.now || since > max(q.now, w.from) {
+			q.report(w, q.now)
+			w.could, w.polled = since, false
+		}
+		if w.could == never {
+			continue
+		}
+		w.polled = w.polled || slices.ContainsFunc(q.line, func(p *standing) bool { return polled(p.place) })
+		end := min(until, w.to)
+		if limit := q.idleLimit(w, end); end > w.could+limit && !q.h.hindered(w.client, w.could, w.could, w.could+limit) {
+			w.late = max(w.late, w.could+limit)
+		}
+		if w.to <= until || until == q.h.End {
+			q.report(w, end)
+		}
+	}
+	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w.to <= until })
+}
+
+// idleLimit returns for how long somebody who waits may not have what it could have, up to some end.
+func (q *queue) idleLimit(w *waiter, end time.Duration) time.Duration {
+	limit := idleMost
+	if w.polls || w.polled {
+		limit = idlePolled
+	}
+	if end > w.could+limit && q.h.troubled(w.could-lookAgain, w.could+limit) {
+		limit += lookAgain + ofCalls + q.h.TTL
+	}
+	return limit
+}
+
+// report reports that a key idled, once for all who waited, if that was for too long.
+func (q *queue) report(w *waiter, end time.Duration) {
+	if w.late > 0 && w.could != q.idled {
+		q.idled = w.could
+		q.violation("idle", w.late, "it idles for %v, while client %d waits, whose call began at %v, with %q in line", end-w.could, w.client, w.from, q.clients())
+	}
+	w.late = 0
+}
+
+// could returns since when somebody who waits could have the key, as things are from now on.
+func (q *queue) could(w *waiter) time.Duration {
+	n := slices.IndexFunc(q.line, func(p *standing) bool { return p.client == w.client && p.mode == w.mode })
+	if n < 0 && w.several { // it may be waiting for another key
+		return never
+	}
+	since, shared, taken, most := max(q.now, w.from), time.Duration(0), w.mode.takes(), w.mode.Limit
+	for _, h := range q.holders {
+		switch over := q.seenOver(h, w.from); {
+		case over <= q.now:
+		case compatible(h.mode, w.mode):
+			shared, taken = max(shared, over), taken+h.mode.takes()
+		default:
+			since = max(since, over)
+		}
+	}
+	switch {
+	case shared == 0:
+		return since
+	case n < 0: // it waits behind another of its client, or is about to join
+		return max(since, shared)
+	}
+	for _, p := range q.line[:n] {
+		stale := p.until + q.tol
+		if p.reserves() {
+			stale -= reserveLess
+		}
+		switch {
+		case p.until != 0 && stale <= q.now:
+		case !compatible(p.mode, w.mode), p.reserves():
+			if p.until == 0 {
+				stale = shared
+			}
+			since = max(since, min(shared, stale))
+		case w.mode.permits() && !q.isDead(p.client):
+			taken, most = taken+1, min(most, p.mode.Limit)
+		}
+	}
+	if w.mode.permits() && taken > most {
+		return max(since, shared)
+	}
+	return since
+}
+
+// seenOver returns when one that waits since then may know that a holder is over. Where no election is
+// known, and after one, it has to be seen still for its TTL.
+func (q *queue) seenOver(h holds, from time.Duration) time.Duration {
+	if h.still {
+		return max(h.until, from) + q.h.TTL + q.h.TTL/100 + q.tol
+	}
+	return h.until + q.tol
+}
+
+// killed returns when each client that was killed was.
+func (h *History) killed() map[int]time.Duration {
+	all := map[int]time.Duration{}
+	for _, e := range h.Events {
+		if e.Kind == Trouble && e.Note == Killed {
+			all[e.Client] = e.At
+		}
+	}
+	return all
+}
+
+// polling returns which clients hear no notices, as their places say.
+func (h *History) polling() map[int]bool {
+	all := map[int]bool{}
+	for _, e := range h.Events {
+		if e.Kind == Stood && polled(e.Place) {
+			all[e.Owner] = true
+		}
+	}
+	return all
+}
+
+// troubled reports whether anything but that clients died went wrong between from and to.
+func (h *History) troubled(from, to time.Duration) bool {
+	return slices.ContainsFunc(h.Events, func(e Event) bool {
+		return e.Kind == Trouble && e.Note != Killed && e.At <= to && e.Until >= from
+	})
+}
+
+// isDead reports whether a client has been killed by now.
+func (q *queue) isDead(client int) bool {
+	at, was := q.killed[client]
+	return was && at <= q.now
+}
+
+// clients names those that stand in line.
+func (q *queue) clients() (all []string) {
+	for _, p := range q.line {
+		name := fmt.Sprint("client ", p.client)
+		if q.isDead(p.client) {
+			name += ", dead"
+		}
+		all = append(all, name)
+	}
+	return all
+}

@@ -1,0 +1,98 @@
+package history
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A key in these histories is free from 10 s on. Clients 1 and 2 stand first in line, and have been killed;
+// client 3, which lives, waits behind them since 4 s, and is granted the key once. Times are in milliseconds.
+type idleKey struct {
+	granted int
+	mode    Mode
+	place   string // of client 3
+	first   string // the place of client 1
+	holder  Event
+	still   bool
+	more    []Event
+}
+
+func (k idleKey) history() *History {
+	if k.place == "" {
+		k.place = "x:three:3"
+	}
+	if k.first == "" {
+		k.first = "x:one:1"
+	}
+	if k.holder.Kind == "" {
+		k.more = append(k.more, droppedBy(10000, 0, "a"))
+		k.holder = applied(1000, 0, "a", "", 600000)
+	}
+	call := Event{Kind: Called, At: at(4000), Key: "k", Client: 3, Op: 3, Until: at(300000), Mode: k.mode}
+	h := &History{TTL: 30 * time.Second, End: at(300000), Prompt: true, Still: k.still, Events: append(k.more,
+		k.holder, stood(2000, 1, k.first), killedAt(3000, 1), stood(2500, 2, "x:two:2"), killedAt(3100, 2), call, stood(4001, 3, k.place),
+	)}
+	if k.granted > 0 {
+		h.Events = append(h.Events, applied(k.granted, 3, "n", k.place, k.granted+600000), gone(k.granted, 3, 3, k.place), answer(k.granted+1, 3, 3, Granted, "n"))
+	}
+	h.Sort()
+	return h
+}
+
+func killedAt(ms, client int) Event {
+	return Event{Kind: Trouble, At: at(ms), Client: client, Until: never, Note: Killed}
+}
+
+func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
+	permit, reader := Mode{Shared: true, Limit: 2}, Mode{Shared: true}
+	others := func(m Mode) Event { // that share the key
+		e := applied(1000, 0, "a", "", 600000)
+		e.Mode = m
+		return e
+	}
+	passed := func(ms int) []Event { return []Event{gone(ms, 3, 2, "x:two:2")} } // so that only client 1 is before it
+	ranOut := applied(1000, 0, "a", "", 10000)
+	lost := Event{Kind: Trouble, At: at(10000), Until: at(12000), Client: 0, Note: "insert"}
+	for name, c := range map[string]struct {
+		key  idleKey
+		idle bool
+	}{
+		"granted in time":                           {idleKey{granted: 11400}, false},
+		"granted late":                              {idleKey{granted: 11700}, true},
+		"never granted":                             {idleKey{}, true},
+		"a waiter that polls, in time":              {idleKey{granted: 13400, place: "x::3"}, false},
+		"a waiter that polls, late":                 {idleKey{granted: 13700, place: "x::3"}, true},
+		"a dead one polled, in time":                {idleKey{granted: 13400, first: "x::1"}, false},
+		"a dead one polled, late":                   {idleKey{granted: 13700, first: "x::1"}, true},
+		"the waiter died as well":                   {idleKey{more: []Event{killedAt(11000, 3)}}, false},
+		"the waiter died later":                     {idleKey{more: []Event{killedAt(12000, 3)}}, true},
+		"the waiter gave up":                        {idleKey{more: []Event{answer(11000, 3, 3, Failed, "")}}, false},
+		"another had the key meanwhile":             {idleKey{granted: 14000, more: []Event{applied(10900, 4, "b", "", 600000), droppedBy(13000, 4, "b")}}, false},
+		"another had it for a moment":               {idleKey{granted: 15000, more: []Event{applied(10900, 4, "b", "", 600000), droppedBy(11000, 4, "b")}}, true},
+		"a holder that ran out, in time":            {idleKey{granted: 11500, holder: ranOut}, false},
+		"a holder that ran out, late":               {idleKey{granted: 11700, holder: ranOut}, true},
+		"held on, as under MinHold":                 {idleKey{granted: 21500, holder: ranOut, more: []Event{extended(9000, 0, "a", 20000)}}, false},
+		"held on, and late after that":              {idleKey{granted: 21700, holder: ranOut, more: []Event{extended(9000, 0, "a", 20000)}}, true},
+		"it has to be seen still, in time":          {idleKey{granted: 41700, holder: ranOut, still: true}, false},
+		"it has to be seen still, late":             {idleKey{granted: 42000, holder: ranOut, still: true}, true},
+		"released where it had to be seen still":    {idleKey{granted: 11700, still: true}, true},
+		"an election since it was written, in time": {idleKey{granted: 41700, holder: ranOut, more: []Event{election(8000, 9000)}}, false},
+		"an election before it was written":         {idleKey{granted: 111700, holder: ranOut, more: []Event{election(500, 900)}}, true},
+		"an election meanwhile":                     {idleKey{granted: 60000, more: []Event{election(10500, 11000)}}, false},
+		"a wake-up may be lost":                     {idleKey{granted: 81400, more: []Event{lost}}, false},
+		"a wake-up may be lost, and late after it":  {idleKey{granted: 81700, more: []Event{lost}}, true},
+		"readers beside, behind a dead writer":      {idleKey{granted: 34000, mode: reader, place: "s:three:3", holder: others(reader)}, false},
+		"readers beside, and late after it":         {idleKey{granted: 34200, mode: reader, place: "s:three:3", holder: others(reader)}, true},
+		"a permit is free, behind a dead one":       {idleKey{granted: 5400, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(permit), more: passed(3500)}, false},
+		"a permit is free, and late after it":       {idleKey{granted: 5700, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(permit), more: passed(3500)}, true},
+		"no permit is free":                         {idleKey{granted: 90000, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(Mode{Shared: true, Limit: 2, Weight: 2}), more: passed(3500)}, false},
+		"a permit behind a dead heavy claim":        {idleKey{granted: 33500, mode: permit, place: "p2:three:3", first: "p2w2:one:1", holder: others(permit), more: passed(3500)}, false},
+		"and late after its place was stale":        {idleKey{granted: 33700, mode: permit, place: "p2:three:3", first: "p2w2:one:1", holder: others(permit), more: passed(3500)}, true},
+	} {
+		found := checksOf(inLine(c.key.history()))
+		assert.Equal(t, c.idle, slices.Contains(found, "idle"), "%s: %v", name, found)
+	}
+}
