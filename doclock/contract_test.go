@@ -212,13 +212,7 @@ func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 // the suite allows for that in real time alone.
 func TestTheStoreInMemoryKeepsTheContractOfAllStores(t *testing.T) {
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
-		link := memmongo.New().Link()
-		client := must(link.Connect())(t)
-		t.Cleanup(func() {
-			_ = client.Disconnect(context.Background())
-			link.Close()
-		})
-		coll := client.Database("d").Collection("c")
+		coll := memmongo.New().Client(t).Database("d").Collection("c")
 		return &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
 	})
 }

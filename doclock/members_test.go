@@ -1,11 +1,9 @@
 package doclock
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/test/mongo/docset"
@@ -22,8 +20,5 @@ func (s *replicaSet) collection(t *testing.T) *mongo.Collection { return s.over(
 // over is collection through a network that is in trouble.
 func (s *replicaSet) over(t *testing.T, trouble docset.Trouble) *mongo.Collection {
 	t.Helper()
-	client, err := s.Client(trouble)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return client.Database("d").Collection("orders")
+	return s.Client(t, trouble).Database("d").Collection("orders")
 }

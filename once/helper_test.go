@@ -43,10 +43,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, w *world)) {
 // collection is the one of the records, through a client of its own.
 func (w *world) collection(trouble docset.Trouble) *mongo.Collection {
 	w.t.Helper()
-	client, err := w.Client(trouble)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return client.Database("app").Collection("once")
+	return w.Client(w.t, trouble).Database("app").Collection("once")
 }
 
 func (w *world) calm() *mongo.Collection { return w.collection(docset.None) }

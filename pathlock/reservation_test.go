@@ -55,14 +55,7 @@ var inVirtualTime = map[string]func(t *testing.T) (open func() pathlock.Storage)
 	"MongoDB": func(t *testing.T) func() pathlock.Storage {
 		server := memmongo.New()
 		return func() pathlock.Storage {
-			link := server.Link()
-			client, err := link.Connect()
-			require.NoError(t, err)
-			t.Cleanup(func() {
-				_ = client.Disconnect(context.WithoutCancel(t.Context()))
-				link.Close()
-			})
-			m, err := pathlock.OnMongo(client.Database("any").Collection("paths"))
+			m, err := pathlock.OnMongo(server.Client(t).Database("any").Collection("paths"))
 			require.NoError(t, err)
 			return m
 		}

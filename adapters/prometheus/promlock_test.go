@@ -183,12 +183,8 @@ func TestTheCommandsOfALockAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			metrics := newCollector(t)
 			exposed := expose(t, metrics)
-			link := memmongo.New().Link()
-			defer link.Close()
-			conn, err := link.Connect(func(o *options.ClientOptions) { o.SetMonitor(metrics.CommandMonitor(collections...)) })
-			require.NoError(t, err)
-			defer func() { _ = conn.Disconnect(context.Background()) }()
-			db := conn.Database("d")
+			monitored := func(o *options.ClientOptions) { o.SetMonitor(metrics.CommandMonitor(collections...)) }
+			db := memmongo.New().Client(t, monitored).Database("d")
 			client, err := mongolock.New(db.Collection("locks"), quiet)
 			require.NoError(t, err)
 			lease, err := client.Acquire(t.Context(), "k")

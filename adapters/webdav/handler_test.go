@@ -1,7 +1,6 @@
 package webdavlock_test
 
 import (
-	"context"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -22,14 +21,7 @@ import (
 // inMongo is the storage of a server on a MongoDB in memory.
 func inMongo(t testing.TB) pathlock.Storage {
 	t.Helper()
-	link := memmongo.New().Link()
-	client, err := link.Connect()
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = client.Disconnect(context.Background())
-		link.Close()
-	})
-	storage, err := pathlock.OnMongo(client.Database("any").Collection("paths"))
+	storage, err := pathlock.OnMongo(memmongo.New().Client(t).Database("any").Collection("paths"))
 	require.NoError(t, err)
 	return storage
 }

@@ -1,7 +1,6 @@
 package mongostore_test
 
 import (
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -19,14 +18,9 @@ import (
 // on is a process on a set, or behind a router.
 func on(t *testing.T, set *docset.Set) *mongolock.Client {
 	t.Helper()
-	client, err := set.Client(docset.None)
+	c, err := mongolock.New(set.Client(t, docset.None).Database("d").Collection("locks"), mongolock.TTL(shardTTL), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
-	c, err := mongolock.New(client.Database("d").Collection("locks"), mongolock.TTL(shardTTL), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = c.Close()
-		_ = client.Disconnect(context.Background())
-	})
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

@@ -1,7 +1,6 @@
 package mongostore_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -48,20 +47,16 @@ func farApart(t *testing.T, test func(w shardedWorld)) {
 func (w shardedWorld) process(opts ...mongolock.ClientOption) (c *mongolock.Client, die func()) {
 	w.t.Helper()
 	var dead atomic.Bool
-	client, err := w.Client(func(docdb.Command) (time.Duration, bool) {
+	client := w.Client(w.t, func(docdb.Command) (time.Duration, bool) {
 		if dead.Load() {
 			return 1000 * time.Hour, false
 		}
 		return 0, true
 	})
-	require.NoError(w.t, err)
 	opts = append(opts, mongolock.TTL(shardTTL), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	c, err = mongolock.New(client.Database("d").Collection("locks"), opts...)
+	c, err := mongolock.New(client.Database("d").Collection("locks"), opts...)
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() {
-		_ = c.Close()
-		_ = client.Disconnect(context.Background())
-	})
+	w.t.Cleanup(func() { _ = c.Close() })
 	return c, func() { dead.Store(true) }
 }
 

@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -25,14 +24,7 @@ func inMemory(t *testing.T, opts ...bson.E) *mongo.Collection {
 // tapped is inMemory with the commands noted.
 func tapped(t *testing.T, tap *testserver.Tap, opts ...bson.E) *mongo.Collection {
 	t.Helper()
-	link := memmongo.New().Link()
-	client, err := link.Connect(tap.On)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = client.Disconnect(context.Background())
-		link.Close()
-	})
-	db := client.Database("d")
+	db := memmongo.New().Client(t, tap.On).Database("d")
 	require.NoError(t, db.RunCommand(t.Context(), append(bson.D{{Key: "create", Value: "locks"}}, opts...)).Err())
 	return db.Collection("locks")
 }

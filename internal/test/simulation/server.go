@@ -172,14 +172,7 @@ func (m *member) stamped(reply bson.D) bson.D {
 	if m.w.plan.servers == standalone {
 		return reply
 	}
-	return append(reply, bson.E{Key: "operationTime", Value: m.db.Last()}, clusterTime(m.db.ClusterTime()))
-}
-
-func clusterTime(t bson.Timestamp) bson.E {
-	return bson.E{Key: "$clusterTime", Value: bson.D{
-		{Key: "clusterTime", Value: t},
-		{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
-	}}
+	return docdb.Stamped(reply, m.db.Last(), m.db.ClusterTime())
 }
 
 func (m *member) waitForMajority(r *request, reply bson.D, n int) {
@@ -271,7 +264,7 @@ func (m *member) hello() bson.D {
 	switch {
 	case m.router:
 		reply[0].Value = true
-		return append(reply, clusterTime(m.heard))
+		return append(reply, docdb.Signed(m.heard))
 	case m.db == nil:
 		return reply
 	}

@@ -271,3 +271,16 @@ func (db *DB) Sweep(now time.Time) (swept int) {
 	}
 	return swept
 }
+
+// Stamped adds to a reply the times that every one of a replica set carries.
+func Stamped(reply bson.D, operation, cluster bson.Timestamp) bson.D {
+	return append(reply, bson.E{Key: "operationTime", Value: operation}, Signed(cluster))
+}
+
+// Signed is the field of a reply that has the cluster's time.
+func Signed(cluster bson.Timestamp) bson.E {
+	return bson.E{Key: "$clusterTime", Value: bson.D{
+		{Key: "clusterTime", Value: cluster},
+		{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
+	}}
+}

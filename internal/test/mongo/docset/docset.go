@@ -9,6 +9,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -174,10 +175,7 @@ func (s *Set) run(c docdb.Command) bson.D {
 	default:
 		reply, _ = asked(c, s.db, s.old).Do(c, now, false)
 	}
-	return append(reply, bson.E{Key: "operationTime", Value: last()}, bson.E{Key: "$clusterTime", Value: bson.D{
-		{Key: "clusterTime", Value: s.db.ClusterTime()},
-		{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
-	}})
+	return docdb.Stamped(reply, last(), s.db.ClusterTime())
 }
 
 // A Trouble holds up a command on its way, or its reply, for as long as it says.
@@ -186,13 +184,19 @@ type Trouble func(c docdb.Command) (late time.Duration, reply bool)
 // None troubles nothing.
 func None(docdb.Command) (time.Duration, bool) { return 0, true }
 
-// Client connects to the set, with what goes wrong on its way. Disconnect it in the bubble.
-func (s *Set) Client(trouble Trouble) (*mongo.Client, error) {
+// Client connects to the set until the test ends, with what goes wrong on its way.
+func (s *Set) Client(t testing.TB, trouble Trouble) *mongo.Client {
+	t.Helper()
 	opts := options.Client()
 	if err := xoptions.SetInternalClientOptions(opts, "deployment", inMemory{s, trouble}); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return mongo.Connect(opts)
+	client, err := mongo.Connect(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return client
 }
 
 // inMemory is the set as the driver sees it: its deployment and its server.

@@ -13,20 +13,14 @@ import (
 const (
 	CodeWriteConcernTimeout             int32 = 64
 	CodeShutdownInProgress              int32 = 91
-	CodeUnsatisfiableWriteConcern       int32 = 100
-	CodePrimarySteppedDown              int32 = 189
 	CodeNotWritablePrimary              int32 = 10107
-	CodeInterruptedAtShutdown           int32 = 11600
 	CodeInterruptedDueToReplStateChange int32 = 11602
 )
 
 var codeNames = map[int32]string{
 	CodeWriteConcernTimeout:             "WriteConcernTimeout",
 	CodeShutdownInProgress:              "ShutdownInProgress",
-	CodeUnsatisfiableWriteConcern:       "UnsatisfiableWriteConcern",
-	CodePrimarySteppedDown:              "PrimarySteppedDown",
 	CodeNotWritablePrimary:              "NotWritablePrimary",
-	CodeInterruptedAtShutdown:           "InterruptedAtShutdown",
 	CodeInterruptedDueToReplStateChange: "InterruptedDueToReplStateChange",
 }
 

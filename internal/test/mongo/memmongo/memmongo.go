@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -69,6 +70,21 @@ func (l *Link) Close() {
 	l.Cut(net.ErrClosed)
 	l.serving.Wait()
 	l.done()
+}
+
+// Client makes a client of the driver, on a way of its own, until the test ends.
+func (s *Server) Client(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Client {
+	t.Helper()
+	link := s.Link()
+	client, err := link.Connect(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = client.Disconnect(context.Background())
+		link.Close()
+	})
+	return client
 }
 
 // Connect makes a client of the driver, with what opts do to its options.
@@ -228,8 +244,5 @@ func (s *Server) hello() bson.D {
 func (s *Server) stamped(reply bson.D) bson.D {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append(reply, bson.E{Key: "operationTime", Value: s.db.Last()}, bson.E{Key: "$clusterTime", Value: bson.D{
-		{Key: "clusterTime", Value: s.db.ClusterTime()},
-		{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
-	}})
+	return docdb.Stamped(reply, s.db.Last(), s.db.ClusterTime())
 }
