@@ -132,14 +132,14 @@ var (
 	quiet  = mongolock.WithLogger(silent)
 )
 
-// acquire and release end the part if they fail.
-func (l *lab) acquire(by *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
-	return must(by.Acquire(l.ctx, key, opts...))
+// acquire ends the part if it fails.
+func (l *lab) acquire(by *mongolock.Client, key string) *mongolock.Lease {
+	return must(by.Acquire(l.ctx, key))
 }
 
 // pair acquires a key and releases it.
-func (l *lab) pair(by *mongolock.Client, key string, opts ...mongolock.AcquireOption) {
-	check(l.acquire(by, key, opts...).Release())
+func (l *lab) pair(by *mongolock.Client, key string) {
+	check(l.acquire(by, key).Release())
 }
 
 // machine describes what the figures were taken on, without naming the host.
