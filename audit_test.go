@@ -19,9 +19,9 @@ import (
 )
 
 func TestAnAcquireAllThatFailsLeavesNothingBehindWhateverItsMinHold(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		held := acquire(t, newClient(t, b.Mem), "b")
-		_, err := mongolock.AcquireAll(t.Context(), newClient(t, s), []string{"a", "b"}, mongolock.MinHold(time.Hour), mongolock.MaxWait(time.Second))
+		_, err := mongolock.AcquireAll(t.Context(), newClient(t, b), []string{"a", "b"}, mongolock.MinHold(time.Hour), mongolock.MaxWait(time.Second))
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		synctest.Wait()
 		mustBeFree(t, b, "a")
@@ -62,9 +62,9 @@ func TestALeaseWhoseDetachFailedGoesOn(t *testing.T) {
 // Two thousand waiters of one process must not storm a store that refuses, and none of them waits
 // for long once it answers.
 func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		keys := fewer.Of(2000)
-		other, c := newClient(t, b.Mem), newClient(t, s)
+		other, c := newClient(t, b.Mem), newClient(t, b)
 		for i := range keys {
 			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.TTL(time.Hour))
 		b.On(lab.Renew, lab.Fail(errNet))
 		operator := newClient(t, b.Mem)
 		wait := inBackground(t.Context(), operator, "k")
@@ -43,11 +43,11 @@ func TestBreakDoesNotWaitForAKeptKey(t *testing.T) {
 		"meanwhile":      func(l *mongolock.Lease) { time.AfterFunc(time.Second, func() { _ = l.Release() }) },
 		"as it was told": func(l *mongolock.Lease) {},
 	} {
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-			released(acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour)))
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
+			released(acquire(t, newClient(t, b), "k", mongolock.MinHold(time.Hour)))
 			mustBeHeld(t, b, "k")
 			start := time.Now()
-			marked, err := newClient(t, s).Break(t.Context(), "k", "why", 30*time.Minute)
+			marked, err := newClient(t, b).Break(t.Context(), "k", "why", 30*time.Minute)
 			require.NoError(t, err)
 			assert.Len(t, marked, 1)
 			assert.Less(t, time.Since(start), 30*time.Second, "released %s", when)
@@ -78,11 +78,11 @@ func TestBreakIsNotMisledByAnotherShardsClock(t *testing.T) {
 }
 
 func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}
 		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)
-		c := newClient(t, s)
+		c := newClient(t, b)
 		broken, err := c.Break(t.Context(), "k", "why", -1)
 		require.NoError(t, err)
 		require.Len(t, broken, 1)
@@ -107,8 +107,7 @@ func TestBreakEndsSoonAfterItsContextHoweverManyHoldersThereAre(t *testing.T) {
 	for _, holders := range []int{1, 5, 200} {
 		for _, hangs := range []int{1, 2} { // the marks, or the removals
 			t.Run(fmt.Sprintf("%d holders, round %d", holders, hangs), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := lab.New(memstore.New())
+				lab.Test(t, func(t *testing.T, s *lab.Store) {
 					c := newClient(t, s)
 					readersOf(t, c, "k", holders)
 					var breaks atomic.Int32
@@ -132,8 +131,7 @@ func TestBreakEndsSoonAfterItsContextHoweverManyHoldersThereAre(t *testing.T) {
 }
 
 func TestTheHoldersOfAKeyAreBrokenSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		c := newClient(t, s)
 		readersOf(t, c, "k", 50)
 		s.On(lab.Break, lab.Slow(linkTrip, 0))

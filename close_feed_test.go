@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,7 +11,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // A slowFarewell is a store whose feed takes a second to end, as one does that tells a server which
@@ -27,8 +25,7 @@ func (f slowFarewell) Watch(ctx context.Context, of store.Audience) iter.Seq2[st
 }
 
 func TestCloseTakesTheMarginAndFiveSecondsThoughTheFeedIsSlowToEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		const margin = 2 * time.Second
 		c := newClient(t, slowFarewell{b}, mongolock.WithMargin(margin))
 		acquire(t, newClient(t, b.Mem), "another's")

@@ -13,13 +13,11 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		var leases []*mongolock.Lease
 		for i := range 100 {
 			leases = append(leases, acquire(t, c, fmt.Sprint(i)))
@@ -47,8 +45,8 @@ func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		time.AfterFunc(100*time.Millisecond, func() { release(t, l) })
 		start := time.Now()
@@ -58,8 +56,8 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 }
 
 func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		ticket := detach(t, acquire(t, c, "k2"))
 		var wg sync.WaitGroup
@@ -91,10 +89,10 @@ func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 }
 
 func TestCloseEndsWaitsAtOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b.Mem), "k")
 		for _, opts := range [][]mongolock.ClientOption{nil, {mongolock.WithoutFeed()}} {
-			c := newClient(t, s, opts...)
+			c := newClient(t, b, opts...)
 			var waits []<-chan result
 			for range 10 {
 				waits = append(waits, inBackground(t.Context(), c, "k"))
@@ -114,8 +112,7 @@ func TestCloseEndsWaitsAtOnce(t *testing.T) {
 
 func TestCloseWhileAClaimIsUnderWayLeavesTheKeyFree(t *testing.T) {
 	for _, when := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // before it is applied, and after
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			b.On(lab.Acquire, lab.Slow(time.Second, time.Second))
 			c := newClient(t, b)
 			wait := inBackground(context.WithoutCancel(t.Context()), c, "k")
@@ -132,8 +129,8 @@ func TestCloseWhileAClaimIsUnderWayLeavesTheKeyFree(t *testing.T) {
 }
 
 func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
 		<-l.Done()
 		lost := time.Now()
@@ -149,8 +146,7 @@ func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
 }
 
 func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b, mongolock.WithoutFeed())
 		for i := range 50 {
 			acquire(t, c, fmt.Sprint("held-", i))
@@ -180,8 +176,8 @@ func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testin
 }
 
 func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		acquire(t, c, "k")
 		b.On(lab.Release, lab.Fail(errNet))
 		time.AfterFunc(2*time.Second, func() { b.On(lab.Release, nil) })
@@ -193,8 +189,8 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 }
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		ctx := l.Context(t.Context())
 		wait := inBackground(t.Context(), c, "k")
@@ -219,8 +215,8 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContextAndCloses(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 )
 
 func detach(t *testing.T, l *mongolock.Lease) string {
@@ -20,8 +19,8 @@ func detach(t *testing.T, l *mongolock.Lease) string {
 }
 
 func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		ticket := detach(t, l)
 		b.On(lab.Transfer, lab.Fail(errNet))
@@ -39,8 +38,8 @@ func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
 }
 
 func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		ticket := detach(t, acquire(t, c, "k"))
 		b.On(lab.Transfer, lab.LoseReply(errNet))
 		_, err := c.Resume(t.Context(), ticket)
@@ -51,8 +50,8 @@ func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
 }
 
 func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		b.On(lab.Renew, lab.Fail(errNet))
 		_, err := l.Detach(t.Context())
 		assert.ErrorIs(t, err, errNet)
@@ -66,13 +65,13 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 }
 
 func TestMinHoldOutlastsATicket(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour))
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.MinHold(time.Hour))
 		time.Sleep(20 * time.Minute)
-		resumed, err := newClient(t, s).Resume(t.Context(), detach(t, l))
+		resumed, err := newClient(t, b).Resume(t.Context(), detach(t, l))
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
-		again, err := newClient(t, s).Resume(t.Context(), detach(t, resumed))
+		again, err := newClient(t, b).Resume(t.Context(), detach(t, resumed))
 		require.NoError(t, err)
 		release(t, again)
 		time.Sleep(29 * time.Minute)

@@ -22,14 +22,12 @@ var errDisconnected = fmt.Errorf("client is disconnected (%w; %w)", store.ErrDis
 func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
-		holder, err := mongolock.NewWithStore(mem)
-		require.NoError(t, err)
+		holder := lab.Client(t, mem)
 		lease, err := holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute))
 		require.NoError(t, err)
 
 		s := lab.New(mem)
-		client, err := mongolock.NewWithStore(s, mongolock.WithoutFeed())
-		require.NoError(t, err)
+		client := lab.Client(t, s, mongolock.WithoutFeed())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		waits := make(chan error, 3)

@@ -47,8 +47,8 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 		for _, section := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond} {
 			for _, feed := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%d workers, %v, feed %v", workers, section, feed), func(t *testing.T) {
-					onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-						assert.Empty(t, notStarved(t, s, workers, section, feed))
+					lab.Test(t, func(t *testing.T, b *lab.Store) {
+						assert.Empty(t, notStarved(t, b, workers, section, feed))
 					})
 				})
 			}

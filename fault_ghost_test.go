@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,12 +11,10 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestAWaiterThatReadItsOwnGhostDoesNotWaitForItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		held := acquire(t, newClient(t, b.Mem), "k", mongolock.TTL(10*time.Minute))
 		c := newClient(t, struct{ store.Store }{b}, mongolock.TTL(time.Minute)) // without a feed it reads often
 		wait := inBackground(t.Context(), c, "k")
@@ -50,8 +47,7 @@ func TestAWaiterThatReadItsOwnGhostDoesNotWaitForItsEnd(t *testing.T) {
 func TestAClaimThatIsNeverAnsweredEndsASecondAfterItsCallerLeft(t *testing.T) {
 	for _, how := range []string{"Acquire", "TryAcquire", "Resume"} {
 		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				never := func(ctx context.Context, call *lab.Call) error {
 					if err := call.Do(); err != nil {
 						return err

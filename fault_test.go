@@ -14,7 +14,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // unknownOutcomes are the ways in which the outcome of a claim can be unknown.
@@ -34,8 +33,8 @@ var unknownOutcomes = map[string]lab.Hook{
 func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 	for name, outcome := range unknownOutcomes {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-				c := newClient(t, s)
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
+				c := newClient(t, b)
 				b.On(lab.Acquire, outcome)
 				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
 					l, err := ask(t.Context(), "k")
@@ -46,7 +45,7 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 					mustBeFree(t, b, "k")
 				}
 				b.On(lab.Acquire, nil)
-				l := acquire(t, newClient(t, s), "k")
+				l := acquire(t, newClient(t, b), "k")
 				time.Sleep(time.Hour)
 				assert.NoError(t, l.Err(), "a later holder is left alone by the clean-up")
 			})
@@ -55,10 +54,10 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 }
 
 func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Acquire, unknownOutcomes["applied, reply lost"])
 		b.On(lab.Undo, lab.Fail(errNet))
-		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
+		_, err := newClient(t, b).TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, errNet)
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(10 * time.Second)
@@ -73,10 +72,10 @@ func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
 }
 
 func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Acquire, unknownOutcomes["not applied"])
 		b.On(lab.Undo, lab.Fail(nil)) // not settled
-		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
+		_, err := newClient(t, b).TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(32 * time.Second)
 		assert.GreaterOrEqual(t, b.Count(lab.Undo), 5, "attempts in 30 s")
@@ -88,9 +87,9 @@ func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
 }
 
 func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Acquire, lab.Fail(errors.Join(errNet, store.ErrNotApplied)))
-		c := newClient(t, s)
+		c := newClient(t, b)
 		_, err := c.TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, errNet)
 		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
@@ -103,9 +102,9 @@ func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
 
 func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	for _, late := range []time.Duration{9 * time.Second, 20 * time.Second, 10 * time.Minute} { // the last: suspended in between
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			b.On(lab.Acquire, lab.Slow(0, late))
-			c := newClient(t, s)
+			c := newClient(t, b)
 			l, err := c.TryAcquire(t.Context(), "k", mongolock.TTL(10*time.Second))
 			require.Nil(t, l, "granted after %v", late)
 			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
@@ -116,8 +115,7 @@ func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 }
 
 func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "k")
 		b.On(lab.Renew, lab.Slow(10*time.Minute, 0)) // and only then the command leaves
 		next := acquire(t, newClient(t, b.Mem), "k")
@@ -129,8 +127,8 @@ func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *test
 }
 
 func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c, other := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c, other := newClient(t, b), newClient(t, b)
 		short := acquire(t, c, "short")
 		long := acquire(t, c, "long", mongolock.TTL(5*time.Minute))
 		waiter := inBackground(t.Context(), other, "long")
@@ -153,12 +151,12 @@ func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b.Mem), "k", mongolock.NoRenewal())
-		c := newClient(t, s)
+		c := newClient(t, b)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		wait, impatient := inBackground(ctx, c, "k"), inBackground(t.Context(), newClient(t, s), "k", mongolock.MaxWait(time.Minute))
+		wait, impatient := inBackground(ctx, c, "k"), inBackground(t.Context(), newClient(t, b), "k", mongolock.MaxWait(time.Minute))
 		time.Sleep(time.Second)
 		b.On(lab.Acquire, lab.Fail(errors.Join(errNet, store.ErrNotApplied)))
 		err := (<-wait).err
@@ -172,9 +170,9 @@ func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testin
 }
 
 func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.Mem.Put("k", "theirs")
-		c := newClient(t, s)
+		c := newClient(t, b)
 		_, errTry := c.TryAcquire(t.Context(), "k")
 		_, errWait := c.Acquire(t.Context(), "k")
 		_, errLook := c.Inspect(t.Context(), "k")
@@ -184,7 +182,7 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 		}
 		// A foreign record may also replace that of a lease that has waiters.
 		l := acquire(t, c, "k2")
-		here, there := inBackground(t.Context(), c, "k2"), inBackground(t.Context(), newClient(t, s), "k2")
+		here, there := inBackground(t.Context(), c, "k2"), inBackground(t.Context(), newClient(t, b), "k2")
 		also := inBackground(t.Context(), c, "k2")
 		synctest.Wait()
 		b.Mem.Put("k2", "theirs")
@@ -200,9 +198,9 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 
 // A thousand leases, which end in every way that a lease can end.
 func TestTokensRiseHoweverTheLeasesOfAKeyEnd(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))
-		c := newClient(t, s)
+		c := newClient(t, b)
 		var last int64
 		check := func(l *mongolock.Lease) {
 			t.Helper()
@@ -230,14 +228,14 @@ func TestTokensRiseHoweverTheLeasesOfAKeyEnd(t *testing.T) {
 				check(r.lease)
 				release(t, r.lease)
 			case 4: // another process
-				other := newClient(t, s)
+				other := newClient(t, b)
 				release(t, l)
 				l := acquire(t, other, "k")
 				check(l)
 				require.NoError(t, other.Close())
 			case 5: // restart
 				require.NoError(t, c.Close())
-				c = newClient(t, s)
+				c = newClient(t, b)
 			case 6: // taken up elsewhere, and broken
 				resumed, err := c.Resume(t.Context(), detach(t, l))
 				require.NoError(t, err)

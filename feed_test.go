@@ -17,7 +17,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
@@ -25,8 +24,7 @@ func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
 		"works": nil, "unsupported": fmt.Errorf("no feed: %w", errors.ErrUnsupported), "broken": errNet,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, f *lab.Store) {
 				f.FailFeed(broken)
 				one, two := newClient(t, f), newClient(t, f)
 				for range 5 {
@@ -49,8 +47,7 @@ func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
 }
 
 func TestWaitersAreServedWhenTheFeedFailsAndComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		one, two := newClient(t, f), newClient(t, f)
 		for range 20 {
 			l := acquire(t, one, "k")
@@ -79,8 +76,7 @@ func TestWaitersAreServedWhenTheFeedFailsAndComesBack(t *testing.T) {
 }
 
 func TestAReleaseWhileTheFeedIsBrokenIsSeenWhenItWorksAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		one, two := newClient(t, f), newClient(t, f)
 		l := acquire(t, one, "k")
 		wait := inBackground(t.Context(), two, "k")
@@ -98,8 +94,7 @@ func TestAReleaseWhileTheFeedIsBrokenIsSeenWhenItWorksAgain(t *testing.T) {
 }
 
 func TestAFlappingFeedIsReopenedWithGrowingPausesAndLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		var lasts atomic.Int64
 		lasts.Store(int64(time.Millisecond))
 		f.On(lab.Watch, func(_ context.Context, call *lab.Call) error {
@@ -130,8 +125,7 @@ func TestAFlappingFeedIsReopenedWithGrowingPausesAndLoggedOnce(t *testing.T) {
 }
 
 func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		one, two := newClient(t, f), newClient(t, f)
 		for i := 1; i <= 3; i++ {
 			l := acquire(t, one, "k")
@@ -156,8 +150,7 @@ func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 }
 
 func TestAClientWithoutTheFeedAnnouncesItsReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		polls, other := newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
 		l := acquire(t, polls, "k")
 		wait := inBackground(t.Context(), other, "k")
@@ -173,8 +166,7 @@ func TestAClientWithoutTheFeedAnnouncesItsReleases(t *testing.T) {
 // announcement is refused.
 func TestAClientAnnouncesReleasesOnAFeedThatItCannotWatch(t *testing.T) {
 	const early = 10 * time.Millisecond // a notice beside the release may come before it: then the waiter asks again
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		announcer := lab.New(f.Mem)
 		announcer.On(lab.Watch, lab.Fail(errors.ErrUnsupported))
 		one, two := newClient(t, announcer), newClient(t, f)
@@ -208,8 +200,7 @@ func TestAClientAnnouncesReleasesOnAFeedThatItCannotWatch(t *testing.T) {
 }
 
 func TestUncontendedTrafficDoesNotKeepTheFeedOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		one, two := newClient(t, f), newClient(t, f)
 		for want := 1; want <= 2; want++ {
 			l := acquire(t, one, "k")

@@ -11,13 +11,11 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestHandOverIsOneCommand(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k")
 		synctest.Wait()
@@ -34,8 +32,8 @@ func TestHandOverIsOneCommand(t *testing.T) {
 }
 
 func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		greedy, other := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		greedy, other := newClient(t, b), newClient(t, b)
 		grants, stop := loop(t, greedy, 4, time.Millisecond)
 		defer stop()
 		time.Sleep(100 * time.Millisecond)
@@ -55,8 +53,8 @@ func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T)
 }
 
 func TestHandOversAreUnlimitedWhileNoOtherClientWaits(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		_, stop := loop(t, c, 2, time.Millisecond)
 		time.Sleep(time.Second)
 		stop()
@@ -69,9 +67,9 @@ func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 	const took = 10 * time.Millisecond
 	for _, withSecond := range []bool{true, false} {
 		for offset := -took; offset <= 2*took; offset += took / 4 {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				b.On(lab.Transfer, lab.Slow(took/2, took/2))
-				c := newClient(t, s)
+				c := newClient(t, b)
 				l := acquire(t, c, "k")
 				ctx, cancel := context.WithCancel(t.Context())
 				first := inBackground(ctx, c, "k")
@@ -106,8 +104,8 @@ func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 
 func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-			c := newClient(t, s)
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
+			c := newClient(t, b)
 			l := acquire(t, c, "k")
 			wait := inBackground(t.Context(), c, "k")
 			synctest.Wait()
@@ -133,8 +131,7 @@ func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 }
 
 func TestAHandOverThatArrivesAfterItsDeadlineIsGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k", mongolock.TTL(time.Second))

@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -21,24 +20,7 @@ import (
 // errNet is a fault that leaves the outcome of a call unknown.
 var errNet = errors.New("connection reset")
 
-// onHookedStore runs a test in a bubble of virtual time, on a store in memory with hooks.
-func onHookedStore(t *testing.T, test func(t *testing.T, b *lab.Store, s store.Store)) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
-		test(t, b, b)
-	})
-}
-
-// newClient returns a client that is closed when the test is over. The bubble then
-// notices any goroutine that it left behind.
-func newClient(t *testing.T, s store.Store, opts ...mongolock.ClientOption) *mongolock.Client {
-	t.Helper()
-	opts = append([]mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
-	c, err := mongolock.NewWithStore(s, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
+var newClient = lab.Client
 
 func acquire(t *testing.T, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	t.Helper()

@@ -15,13 +15,12 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/onecore"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		for range 20 {
 			b.On(lab.Renew, lab.Fail(errNet))
 			time.Sleep(18 * time.Second)
@@ -37,9 +36,9 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 		"hang": lab.Hang, "late": lab.Slow(time.Hour, 0), "refuse": lab.Fail(errNet), // the late one ignores its context
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				start := time.Now()
-				l := acquire(t, newClient(t, s), "k")
+				l := acquire(t, newClient(t, b), "k")
 				ctx := l.Context(t.Context())
 				b.On(lab.Renew, renew)
 				b.On(lab.Release, lab.Hang)
@@ -63,8 +62,7 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 
 func TestARenewalThatArrivesAfterTheReleaseHasNoEffect(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			b.On(lab.Renew, lab.Slow(late, time.Second))
 			l := acquire(t, newClient(t, b), "k")
 			time.Sleep(10*time.Second + late/2)
@@ -81,8 +79,8 @@ func TestARenewalThatArrivesAfterTheReleaseHasNoEffect(t *testing.T) {
 }
 
 func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		var leases []*mongolock.Lease
 		for i := range 1000 {
 			leases = append(leases, acquire(t, c, fmt.Sprint(i)))
@@ -99,8 +97,8 @@ func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing
 }
 
 func TestABatchHasAtMostAThousandEntriesAndNamesEachLeaseOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		for i := range 2500 {
 			acquire(t, c, fmt.Sprint(i))
 		}
@@ -214,8 +212,7 @@ func TestHalfATTLOfSilenceLosesNoneOfManyLeases(t *testing.T) {
 }
 
 func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Renew, lab.Slow((60*time.Millisecond)/2, (60*time.Millisecond)/2))
 		c := newClient(t, b)
 		for i := range 20 {
@@ -228,8 +225,7 @@ func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {
 }
 
 func TestAHangingRenewalOfALongLeaseDoesNotCostAShortOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
 			if call.Batch[0].TTL > time.Second {
 				return lab.Hang(ctx, nil)
@@ -247,8 +243,7 @@ func TestAHangingRenewalOfALongLeaseDoesNotCostAShortOne(t *testing.T) {
 
 func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			b.On(lab.Renew, lab.Slow((ttl/3-time.Millisecond)/2, (ttl/3-time.Millisecond)/2))
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(ttl))
 			time.Sleep(time.Duration(fewer.Of(2500)) * ttl)
@@ -259,8 +254,7 @@ func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 
 func TestALeaseSurvivesASlowGrantFollowedBySlowRenewals(t *testing.T) {
 	for _, slow := range []time.Duration{time.Second, 4 * time.Second, 5 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			b.On(lab.Renew, lab.Slow((3*time.Second)/2, (3*time.Second)/2))
 			b.On(lab.Acquire, lab.Slow(0, slow))
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second))
@@ -271,8 +265,7 @@ func TestALeaseSurvivesASlowGrantFollowedBySlowRenewals(t *testing.T) {
 }
 
 func TestALeaseWithLittleTimeLeftIsRenewedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "k")
 		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
 			_ = call.Do()
@@ -285,8 +278,7 @@ func TestALeaseWithLittleTimeLeftIsRenewedAtOnce(t *testing.T) {
 }
 
 func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		var mu sync.Mutex
 		underWay := 0
 		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
@@ -314,8 +306,8 @@ func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
 }
 
 func TestARenewalGoesOnWhenItsCallerGivesUp(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
 		b.On(lab.Renew, lab.Slow((2*time.Second)/2, (2*time.Second)/2))
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -12,13 +12,12 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestALeaseOfThirtySecondsIsHeldForTwoDays(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		hours := fewer.Of(48)
 		time.Sleep(time.Duration(hours)*time.Hour + time.Second) // not at the moment of a renewal, which may be under way then
@@ -77,8 +76,7 @@ func TestAServerClockThatIsAnHourOffDoesNotWeakenExclusion(t *testing.T) {
 }
 
 func TestALeaseWithALongMaxHoldSurvivesASlowGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Acquire, lab.Slow(0, 6*time.Second))
 		l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour))
 		time.Sleep(time.Minute)

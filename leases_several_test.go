@@ -43,8 +43,7 @@ func TestAcquireAllAsksForFreeKeysSideBySide(t *testing.T) {
 			"exclusive": {mongolock.MinHold(time.Minute)}, "shared": {mongolock.Shared()}, "options of their own": own(keys),
 		} {
 			t.Run(fmt.Sprint(test.keys, " ", what), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := lab.New(memstore.New())
+				lab.Test(t, func(t *testing.T, s *lab.Store) {
 					claimsTake(s, linkTrip)
 					c := newClient(t, s)
 					start := time.Now()
@@ -65,8 +64,7 @@ func TestAcquireAllAsksForFreeKeysSideBySide(t *testing.T) {
 }
 
 func TestAWrapperIsAskedSideBySideToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		claimsTake(s, linkTrip)
 		wrapped := struct{ *mongolock.Client }{newClient(t, s)}
 		start := time.Now()
@@ -80,8 +78,7 @@ func TestAWrapperIsAskedSideBySideToo(t *testing.T) {
 // Keys that were granted after the first key that others hold are given back at once: the
 // holders of that key may wait for them.
 func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		one, two := newClient(t, s.Mem), newClient(t, s)
 		held := acquire(t, one, "b")
 		claimsTake(s, linkTrip)
@@ -111,8 +108,7 @@ func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
 }
 
 func TestAcquireAllBeginsNoMoreClaimsOnceOneIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		acquire(t, newClient(t, s.Mem), "key-0000")
 		claimsTake(s, linkTrip)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -127,8 +123,7 @@ func TestAcquireAllBeginsNoMoreClaimsOnceOneIsRefused(t *testing.T) {
 func TestAcquireAllTurnsToAKeyThatIsRefusedAlthoughAnotherHangs(t *testing.T) {
 	for _, hangs := range []string{"a", "c"} { // before the key that is held, and behind it
 		t.Run(hangs, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				held := acquire(t, newClient(t, s.Mem), "b")
 				first := true
 				s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
@@ -151,8 +146,7 @@ func TestAcquireAllTurnsToAKeyThatIsRefusedAlthoughAnotherHangs(t *testing.T) {
 }
 
 func TestAFaultOfAnotherKeyEndsAnAcquireAllThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
 			if call.Key == "b" {
 				return errNet
@@ -187,8 +181,7 @@ func TestAcquireAllWaitsForKeysThatAreInUseHere(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				c := newClient(t, s)
 				use(t, c, s)
 				start := time.Now()
@@ -205,8 +198,7 @@ func TestAcquireAllWaitsForKeysThatAreInUseHere(t *testing.T) {
 func TestAFaultOfOneOfSeveralClaimsLeavesNothing(t *testing.T) {
 	for what, apply := range map[string]bool{"the reply is lost": true, "the request is lost": false} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				s.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
 					if call.Key != "b" {
 						return call.Do()
@@ -233,8 +225,7 @@ func TestAFaultOfOneOfSeveralClaimsLeavesNothing(t *testing.T) {
 func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 	for what, opts := range map[string][]mongolock.AcquireOption{"its context ends": nil, "MaxWait is over": {mongolock.MaxWait(time.Second)}} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				s.On(lab.Acquire, lab.Slow(0, 1800*time.Millisecond))
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if len(opts) == 0 {
@@ -259,8 +250,7 @@ func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 func TestAnAcquireAllThatGivesUpSaysThatAKeyIsHeld(t *testing.T) {
 	for what, opts := range map[string][]mongolock.AcquireOption{"MaxWait is over": {mongolock.MaxWait(3 * linkTrip / 2)}, "its context ends": nil} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				acquire(t, newClient(t, s.Mem), "b")
 				claimsTake(s, linkTrip)
 				ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,6 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/tether"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -69,8 +68,8 @@ func TestAcquireAllRefusesInvalidArgumentsAndSendsNothing(t *testing.T) {
 }
 
 func TestAcquireAllReleasesItsKeysIfOneIsNotGranted(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one, two := newClient(t, b), newClient(t, b)
 		held := acquire(t, one, "b")
 		start := time.Now()
 		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b", "c"}, mongolock.MaxWait(time.Minute))
@@ -116,8 +115,8 @@ func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
 }
 
 func TestAcquireAllFailsWhenALeaseIsLostWhileItWaits(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one, two := newClient(t, b), newClient(t, b)
 		held := acquire(t, one, "b")
 		start := time.Now()
 		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
@@ -183,8 +182,8 @@ func TestTheTimeOfAcquireAllGrowsWithTheNumberOfKeys(t *testing.T) {
 }
 
 func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one, two := newClient(t, b), newClient(t, b)
 		held := acquire(t, one, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -197,12 +196,12 @@ func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
 }
 
 func TestCallersOfAcquireAllWithKeysInCommonDoNotDeadlock(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}}
 		var wg sync.WaitGroup
 		start := time.Now()
 		for _, keys := range orders {
-			c := newClient(t, s)
+			c := newClient(t, b)
 			wg.Go(func() {
 				for range 10 {
 					all, err := mongolock.AcquireAll(t.Context(), c, keys)
@@ -244,8 +243,7 @@ func TestTheContextOfSeveralLeasesEndsWhenAnyOfThemIsLost(t *testing.T) {
 }
 
 func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 		require.NoError(t, err)
@@ -287,8 +285,7 @@ func TestAReleaseOfManyThatOthersWaitForIsOverWithinItsTimeWhenTheStoreHangs(t *
 }
 
 func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b), "c")
 		c := newClient(t, b)
 		time.AfterFunc(time.Second, func() {

@@ -16,7 +16,7 @@ import (
 func TestADeadWaiterHidesNoneBehindItThatAllowsMorePermits(t *testing.T) {
 	for mode, limit := range map[store.Mode]int{store.Permits: 2, store.Exclusive: 1} {
 		t.Run(string(mode), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				holder := newClient(t, s)
 				one, two := acquire(t, holder, "k", mongolock.OneOf(2)), acquire(t, holder, "k", mongolock.OneOf(2))
 				waits := []<-chan result{inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))}

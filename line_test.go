@@ -71,7 +71,7 @@ func TestACrowdCostsAGrantWhatOneWaiterCosts(t *testing.T) {
 func TestProcessesAreServedInTheOrderInWhichTheyCame(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				var opts []mongolock.ClientOption
 				if !feed {
 					opts = append(opts, mongolock.WithoutFeed())
@@ -113,10 +113,10 @@ func stand(t *testing.T, s *memstore.Store, m store.Mode, n int) {
 }
 
 func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		stand(t, b.Mem, store.Exclusive, 1)
-		wait := inBackground(t.Context(), newClient(t, s), "k")
+		wait := inBackground(t.Context(), newClient(t, b), "k")
 		time.Sleep(10 * time.Second)
 		start := time.Now()
 		release(t, l)
@@ -130,11 +130,11 @@ func TestOneThatDoesNotComeIsPassedAfterASecond(t *testing.T) {
 
 // The page of guarantees promises: no longer than until their places are stale.
 func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		stand(t, b.Mem, store.Exclusive, store.LineMost)
 		start := time.Now()
-		wait := inBackground(t.Context(), newClient(t, s), "k")
+		wait := inBackground(t.Context(), newClient(t, b), "k")
 		time.Sleep(time.Second)
 		release(t, l)
 		r := <-wait
@@ -145,8 +145,8 @@ func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
 }
 
 func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		stand(t, b.Mem, store.Exclusive, 2)
 		release(t, l)
@@ -164,19 +164,19 @@ func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpIsInTheWayOfNobody(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		holder := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		holder := newClient(t, b)
 		l := acquire(t, holder, "k")
-		_, err := newClient(t, s).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		_, err := newClient(t, b).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
 		var held *mongolock.HeldError
 		require.ErrorAs(t, err, &held)
 		assert.Zero(t, held.Ahead())
-		closed := newClient(t, s)
+		closed := newClient(t, b)
 		first := inBackground(t.Context(), closed, "k")
 		synctest.Wait()
-		second := inBackground(t.Context(), newClient(t, s), "k")
+		second := inBackground(t.Context(), newClient(t, b), "k")
 		synctest.Wait()
-		_, err = newClient(t, s).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		_, err = newClient(t, b).Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
 		require.ErrorAs(t, err, &held)
 		assert.Equal(t, 2, held.Ahead())
 		require.NoError(t, closed.Close())
@@ -216,8 +216,8 @@ func TestAWaiterThatIsToldNothingIsServedWithinHalfAMinute(t *testing.T) {
 
 // The reply to a release was lost, and with it who waits: the client asks, and tells them.
 func TestAReleaseWhoseReplyIsLostTellsTheNext(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.TTL(time.Hour))
 		wait := inBackground(t.Context(), newClient(t, b.Mem), "k")
 		time.Sleep(5 * time.Second)
 		b.On(lab.Release, lab.LoseReply(errNet))
@@ -257,7 +257,7 @@ func TestASlowProcessLosesItsPlaceAndNotItsTurn(t *testing.T) {
 
 // Whoever waits behind a holder that releases with MinHold learns of the new end.
 func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		start := time.Now()
 		l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
 		wait := inBackground(t.Context(), newClient(t, s), "k")
@@ -274,9 +274,9 @@ func TestThoseInLineLearnThatAHolderLeavesSooner(t *testing.T) {
 func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				l := acquire(t, newClient(t, b.Mem), "k")
-				wait := inBackground(t.Context(), newClient(t, s), "k")
+				wait := inBackground(t.Context(), newClient(t, b), "k")
 				time.Sleep(time.Second)
 				behind := inBackground(t.Context(), newClient(t, b.Mem), "k")
 				time.Sleep(time.Second)
@@ -310,7 +310,7 @@ func TestAWaiterWhoseClaimIsUnknownIsServed(t *testing.T) {
 
 // The claim of one that gave up joined the line, and its reply was lost: the place is given up, too.
 func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b.Mem), "k")
 		b.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
 			_ = call.Do()
@@ -319,7 +319,7 @@ func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := newClient(t, s).Acquire(ctx, "k")
+		_, err := newClient(t, b).Acquire(ctx, "k")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		status, err := b.Mem.Look(t.Context(), []string{"k"})
 		require.NoError(t, err)
@@ -336,7 +336,7 @@ func TestAPlaceIsGivenUpWhoseClaimWasNotAnswered(t *testing.T) {
 // with that one learn it from it.
 func TestSharersWhomNobodyToldComeTogether(t *testing.T) {
 	for _, mode := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
-		onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+		lab.Test(t, func(t *testing.T, s *lab.Store) {
 			start := time.Now()
 			l := acquire(t, newClient(t, s), "k", mongolock.MinHold(20*time.Second), mongolock.TTL(time.Hour))
 			var waits []<-chan result

@@ -84,8 +84,7 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 // A claim of unknown outcome is cleaned up before the next one is sent, and one goroutine
 // cleans up for all keys.
 func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b, mongolock.TTL(time.Hour))
 		b.On(lab.Acquire, lab.Fail(errNet))
 		b.On(lab.Undo, lab.Fail(errNet))
@@ -107,8 +106,7 @@ func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 }
 
 func TestAtMostSixteenCleanUpsRunAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		var now, most atomic.Int64
 		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
@@ -176,8 +174,7 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 }
 
 func TestAFeedThatComesBackIsFollowedByReadsAndNotByOneClaimPerKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
 		holder, c := newClient(t, f.Mem), newClient(t, f)
 		const keys = 2000
 		var waits []<-chan result

@@ -10,12 +10,11 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 )
 
 func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		mine := errors.New("mine")
 		var inside context.Context
 		err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, l *mongolock.Lease) error {
@@ -35,8 +34,8 @@ func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
 }
 
 func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		for name, do := range map[string]func(func(context.Context, *mongolock.Lease) error){
 			"Do": func(fn func(context.Context, *mongolock.Lease) error) { _ = mongolock.Do(t.Context(), c, "k", fn) },
 			"TryDo": func(fn func(context.Context, *mongolock.Lease) error) {
@@ -52,8 +51,8 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 }
 
 func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		mine := errors.New("mine")
 		err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, l *mongolock.Lease) error {
 			b.On(lab.Renew, lab.Fail(errNet))
@@ -74,9 +73,9 @@ func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
 }
 
 func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Release, lab.Fail(errNet))
-		c := newClient(t, s)
+		c := newClient(t, b)
 		done := func(context.Context, *mongolock.Lease) error { return nil }
 		assert.NoError(t, mongolock.Do(t.Context(), c, "k", done))
 		b.On(lab.Release, nil)
@@ -88,10 +87,10 @@ func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
 }
 
 func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		ran, err := mongolock.TryDo(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
-			ran, err := mongolock.TryDo(ctx, newClient(t, s), "k", func(context.Context, *mongolock.Lease) error {
+			ran, err := mongolock.TryDo(ctx, newClient(t, b), "k", func(context.Context, *mongolock.Lease) error {
 				assert.Fail(t, "two functions run at once")
 				return nil
 			})
@@ -112,8 +111,8 @@ func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
 type ctxKey struct{}
 
 func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		cause := errors.New("parent's own")
 		for _, parent := range []context.Context{context.Background(), t.Context()} {
 			ctx := l.Context(context.WithValue(parent, ctxKey{}, 42))

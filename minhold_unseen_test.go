@@ -3,21 +3,18 @@ package mongolock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // Found by the simulation: a caller gave up, the grant that came later was given back
 // under its MinHold, and the key stayed held although no caller had a lease of it.
 func TestMinHoldDoesNotKeepAGrantThatNoCallerReceived(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Acquire, lab.Slow(0, 2*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

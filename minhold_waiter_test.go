@@ -17,8 +17,7 @@ import (
 
 func TestAWaiterThatReadsOfAnEarlierEndAsksThen(t *testing.T) {
 	for _, released := range []time.Duration{10 * time.Millisecond, 60 * time.Millisecond, 90 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			held := acquire(t, newClient(t, b.Mem), "k", mongolock.MinHold(10*time.Second))
 			granted := time.Now()
 			time.Sleep(time.Second)
@@ -57,8 +56,8 @@ func TestADeadWaiterHidesNoEndByMinHold(t *testing.T) {
 // that the others leave before.
 func TestAWaiterComesWhenTheLastOfSeveralHoldersEndsUnderMinHold(t *testing.T) {
 	for _, waits := range [][]mongolock.AcquireOption{nil, {mongolock.OneOf(4), mongolock.Weight(4)}} {
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-			one, two := newClient(t, s), newClient(t, s)
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
+			one, two := newClient(t, b), newClient(t, b)
 			start := time.Now()
 			kept := acquire(t, one, "k", mongolock.OneOf(4), mongolock.MinHold(3*time.Second))
 			other := acquire(t, one, "k", mongolock.OneOf(4))

@@ -64,8 +64,7 @@ func TestACallWithAnEndedContextSendsNothingAndReturnsTheCause(t *testing.T) {
 }
 
 func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		client, lease, ticket := withALease(t, s)
 		require.NoError(t, client.Close())
 		before := s.Count()
@@ -124,8 +123,7 @@ func mustInspectFree(t *testing.T, client *mongolock.Client) {
 }
 
 func TestFiftyConcurrentReleasesSendOneCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		client := connect(s)
 		defer client.Close()
 		lease := acquire(t, client, "k")
@@ -178,8 +176,7 @@ func TestTryDoRanThoughItsFunctionReturnsErrHeld(t *testing.T) {
 }
 
 func TestCloseEndsALongWaitWithErrClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		holder, client := connect(s), connect(s)
 		defer holder.Close()
 		lease := acquire(t, holder, "k")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -59,8 +58,8 @@ func TestAKeyThatIsSharedOnceMoreIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAKeyThatIsHeldNoMoreIsNotHeldHere(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c, rival := newClient(t, s), newClient(t, b.Mem, mongolock.WithOwner("rival"))
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c, rival := newClient(t, b), newClient(t, b.Mem, mongolock.WithOwner("rival"))
 		l := acquire(t, c, "k")
 		b.On(lab.Renew, lab.Fail(errNet))
 		b.On(lab.Release, lab.Fail(errNet))

@@ -16,7 +16,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // An outage handles a renewal that is sent during it, the n-th.
@@ -52,8 +51,7 @@ var outages = map[string]outage{
 
 // lostIn returns how many of three leases are lost in an outage that starts at begin.
 func lostIn(t *testing.T, ttl, begin, long time.Duration, how outage) (lost int) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		var leases []*mongolock.Lease
 		for i := range 3 {
@@ -96,8 +94,7 @@ func TestControlAnOutageOfTheWholeTTLLosesEveryLease(t *testing.T) {
 }
 
 func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "k")
 		hung := false
 		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
@@ -117,8 +114,7 @@ func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
 // call fails too, it is repeated.
 func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 	for i := range 40 {
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			l := acquire(t, newClient(t, b), "k")
 			hanging, sent := 1+i%2, 0
 			b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
@@ -140,8 +136,7 @@ func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
 	for n, places := range map[int][]int{2: {0, 1}, 17: {0, 8, 16}, 1000: {500}} {
 		for _, blocked := range places {
-			synctest.Test(t, func(t *testing.T) {
-				b := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				c := newClient(t, b)
 				leases := make([]*mongolock.Lease, n)
 				for i := range leases {
@@ -184,8 +179,7 @@ func (s slowLine) WithAttrs([]slog.Attr) slog.Handler        { return s }
 func (s slowLine) WithGroup(string) slog.Handler             { return s }
 
 func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b, mongolock.WithLogger(slog.New(slowLine{slog.DiscardHandler, 250 * time.Millisecond})))
 		var leases []*mongolock.Lease
 		for i := range 400 {
@@ -208,8 +202,7 @@ func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
 // doneAfter acquires a lease that lasts for less than its TTL, by the time given, and that
 // cannot be renewed. It returns when Done was closed, and when the deadline was.
 func doneAfter(t *testing.T, less, margin time.Duration) (done, deadline time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b, mongolock.WithMargin(margin))
 		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
 			err := call.Do()
@@ -237,8 +230,7 @@ func TestDoneIsClosedAtTheDeadlineWhateverTheMargin(t *testing.T) {
 }
 
 func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "the key", mongolock.NoRenewal())
 		ended := false
 		ctx := l.Context(t.Context())
@@ -265,8 +257,7 @@ func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 }
 
 func TestReleaseReportsALossThoughTheDatabaseCannotBeReached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
 		b.On(lab.Release, lab.Fail(errNet))
 		<-l.Done()
@@ -287,8 +278,7 @@ func TestALeaseThatIsNotRenewedEndsInTimeForWhoeverWaitsForThat(t *testing.T) {
 			"Context": func(l *mongolock.Lease) <-chan struct{} { return l.Context(context.Background()).Done() },
 		} {
 			t.Run(wait+", "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := lab.New(memstore.New())
+				lab.Test(t, func(t *testing.T, b *lab.Store) {
 					b.On(lab.Renew, func(ctx context.Context, _ *lab.Call) error {
 						return fault(ctx)
 					})
@@ -315,8 +305,7 @@ func TestALeaseThatIsNotRenewedEndsInTimeForWhoeverWaitsForThat(t *testing.T) {
 
 // A store that is slow does not come to all renewals in time.
 func TestALeaseWhoseRenewalHasToWaitEndsInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		var mu sync.Mutex // protects renewed
 		renewed := map[string]bool{}
 		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {

@@ -16,12 +16,11 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		b.On(lab.Renew, lab.Fail(errNet))
 		next := acquire(t, newClient(t, b.Mem), "k")
 		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
@@ -34,8 +33,8 @@ func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
 }
 
 func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Renew(t.Context())) // the store would honour the lease until 50 s
 		b.Mem.Break(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, "why", false)
@@ -53,9 +52,9 @@ func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
 }
 
 func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Release, lab.Slow(time.Second, 0))
-		l := acquire(t, newClient(t, s), "k")
+		l := acquire(t, newClient(t, b), "k")
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { release(t, l) })
@@ -69,14 +68,14 @@ func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
 func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				fail := func(_ context.Context, call *lab.Call) error {
 					if applied {
 						_ = call.Do()
 					}
 					return errNet
 				}
-				c := newClient(t, s)
+				c := newClient(t, b)
 				b.On(lab.Release, fail)
 				l := acquire(t, c, "k")
 				err := l.Release()
@@ -102,9 +101,9 @@ func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T)
 }
 
 func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Release, lab.Fail(errNet))
-		l := acquire(t, newClient(t, s), "k")
+		l := acquire(t, newClient(t, b), "k")
 		assert.ErrorIs(t, l.Release(), errNet)
 		time.Sleep(40 * time.Second)
 		b.Reset()
@@ -116,8 +115,7 @@ func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
 
 // Close finds its leases while their holders release them: there is nothing left for it to ask for.
 func TestCloseSendsNoReleaseOfNoLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		leases := mongolock.Leases{acquire(t, c, "a"), acquire(t, c, "b")}
 		b.On(lab.Release, lab.Slow(3*time.Second, 0))
@@ -140,8 +138,8 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 	}
 	for name, released := range map[string]lab.Hook{"hanging": lab.Hang, "no server to send it to": neverSent} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-				c := newClient(t, s)
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
+				c := newClient(t, b)
 				l := acquire(t, c, "k")
 				waiter := inBackground(t.Context(), c, "k")
 				synctest.Wait()
@@ -158,8 +156,8 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 }
 
 func TestReleaseOfAKeyThatWasDeletedByHandReportsTheLoss(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k")
 		b.Mem.Delete("k")
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
@@ -167,8 +165,8 @@ func TestReleaseOfAKeyThatWasDeletedByHandReportsTheLoss(t *testing.T) {
 }
 
 func TestAReleaseAfterMinHoldFreesTheKeyAtOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		l := acquire(t, c, "k", mongolock.MinHold(20*time.Second))
 		wait := inBackground(t.Context(), c, "k")
 		time.Sleep(21 * time.Second)
@@ -199,8 +197,7 @@ func (s slowLog) Handle(context.Context, slog.Record) error {
 }
 
 func TestCloseAtTheMomentOfALossWaitsForTheMargin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		log := slowLog{slog.DiscardHandler, make(chan struct{}, 1)}
 		c := newClient(t, b, mongolock.WithLogger(slog.New(log)), mongolock.WithMargin(2*time.Second))
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))

@@ -2,7 +2,6 @@ package mongolock_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // The removal of a record by hand is not announced, and the process's own waiter asked nothing
@@ -23,8 +21,7 @@ func TestAWaiterNoticesWithinAMinuteThatItsOwnProcessesLeaseWasRemovedByHand(t *
 		"often renewed":     {mongolock.TTL(time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := lab.New(memstore.New())
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				c := newClient(t, b)
 				removed := acquire(t, c, "k", opts...)
 				wait := inBackground(t.Context(), c, "k")
@@ -43,8 +40,7 @@ func TestAWaiterNoticesWithinAMinuteThatItsOwnProcessesLeaseWasRemovedByHand(t *
 }
 
 func TestAWaiterBehindItsOwnProcessesLeaseReadsOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		l := acquire(t, c, "k", mongolock.TTL(24*time.Hour), mongolock.NoRenewal())
 		for range 50 {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 )
 
 // Each of 200 leases is renewed or detached by its holder shortly before the client renews it, so
@@ -29,8 +28,8 @@ func TestManyLeasesMayFallDueWhileTheirHoldersRenewThem(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-				c, start := newClient(t, s), time.Now()
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
+				c, start := newClient(t, b), time.Now()
 				leases, want := make([]*mongolock.Lease, 300), make([]error, 300)
 				for i := range leases {
 					leases[i] = acquire(t, c, fmt.Sprint(i))

@@ -3,21 +3,18 @@ package mongolock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // This controls TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut: if readers ignore the
 // line, they do keep it out.
 func TestControlReadersThatIgnoreTheLineKeepAWriterOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error { // readers join although a writer waits
 			if call.Claim.Mode != store.Exclusive {
 				all, _ := s.Mem.Look(ctx, []string{call.Key})

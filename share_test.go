@@ -20,8 +20,8 @@ import (
 )
 
 func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one, two := newClient(t, b), newClient(t, b)
 		var readers []*mongolock.Lease
 		for range 3 {
 			readers = append(readers, acquire(t, one, "k", mongolock.Shared()), acquire(t, two, "k", mongolock.Shared()))
@@ -50,8 +50,8 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 }
 
 func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		clients := []*mongolock.Client{newClient(t, b), newClient(t, b)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
 		var wg sync.WaitGroup
@@ -81,8 +81,8 @@ func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
 
 // Heavy and light claims of two clients, each of which comes again as soon as it has had its permits.
 func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		clients := []*mongolock.Client{newClient(t, b), newClient(t, b)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
 		take := func(n int) {
@@ -118,13 +118,13 @@ func TestWeightsAreNeverMoreThanThePermitsAndEachIsServed(t *testing.T) {
 }
 
 func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one, two := newClient(t, b), newClient(t, b)
 		three := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(3))
 		six := acquire(t, one, "k", mongolock.OneOf(10), mongolock.Weight(6))
 		heavy := inBackground(t.Context(), two, "k", mongolock.OneOf(10), mongolock.Weight(8))
 		synctest.Wait()
-		light := inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(10))
+		light := inBackground(t.Context(), newClient(t, b), "k", mongolock.OneOf(10))
 		time.Sleep(time.Minute)
 		release(t, three)
 		time.Sleep(time.Minute)
@@ -146,8 +146,8 @@ func TestAHeavyWaiterIsToldOnceEnoughPermitsAreFree(t *testing.T) {
 
 // So an operator lowers the number of permits at run time.
 func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c, operator := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c, operator := newClient(t, b), newClient(t, b)
 		one := func() *mongolock.Lease { return acquire(t, c, "k", mongolock.OneOf(4)) }
 		held := []*mongolock.Lease{one(), one(), one()}
 		reserve := inBackground(t.Context(), operator, "k", mongolock.OneOf(4), mongolock.Weight(3))
@@ -182,14 +182,14 @@ func TestAHeavyLeaseLowersTheNumberOfPermitsWhileItLasts(t *testing.T) {
 
 // A dead waiter is not passed that was not offered the key: it counts until its place is stale.
 func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.OneOf(4), mongolock.Weight(2))
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.OneOf(4), mongolock.Weight(2))
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Permits}, Limit: 4, Weight: 3, TTL: time.Minute}
 		dead.Place = store.NewPlace(store.Permits, 4, 3, "dead")
 		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()
-		light := acquire(t, newClient(t, s), "k", mongolock.OneOf(4))
+		light := acquire(t, newClient(t, b), "k", mongolock.OneOf(4))
 		tookBetween(t, start, store.ReserveFor, store.ReserveFor+time.Second)
 		release(t, light)
 		release(t, l)
@@ -198,7 +198,7 @@ func TestAHeavyWaiterThatDiedKeepsOthersOutForHalfAMinute(t *testing.T) {
 
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -209,7 +209,7 @@ func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 				require.NoError(t, err)
 			}
 			start := time.Now()
-			acquire(t, newClient(t, s, opts...), "k", mongolock.OneOf(3))
+			acquire(t, newClient(t, b, opts...), "k", mongolock.OneOf(3))
 			tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
 		})
 	}
@@ -282,8 +282,8 @@ func TestASharedLeaseCannotBeDetached(t *testing.T) {
 }
 
 func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
 		<-lost.Done()
 		assert.ErrorIs(t, lost.Err(), mongolock.ErrLost)
@@ -298,8 +298,8 @@ func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
 
 // The workers of one process release permits and acquire them again in a loop.
 func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		busy, other := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		busy, other := newClient(t, b), newClient(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -325,8 +325,8 @@ func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) 
 }
 
 func TestASharedClaimOfUnknownOutcomeIsCleanedUpWithoutHarmToOtherHolders(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		stays := acquire(t, c, "k", mongolock.Shared())
 		b.On(lab.Acquire, lab.LoseReply(errNet))
 		_, err := c.TryAcquire(t.Context(), "k", mongolock.Shared())
@@ -344,8 +344,7 @@ func TestASharedClaimOfUnknownOutcomeIsCleanedUpWithoutHarmToOtherHolders(t *tes
 }
 
 func TestAReaderThatTimesOutBehindAReaderDoesNotGetErrHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		b.On(lab.Acquire, lab.Slow(5*time.Second, 0))
 		first := inBackground(t.Context(), c, "k", mongolock.Shared())
@@ -370,7 +369,7 @@ func TestARefusalTellsWhetherThisClientIsAmongTheHolders(t *testing.T) {
 			{own: true, others: true, says: " and 1 more, this process among them"},
 		} {
 			t.Run(fmt.Sprintf("%s, own %v, others' %v", what, test.own, test.others), func(t *testing.T) {
-				onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+				lab.Test(t, func(t *testing.T, s *lab.Store) {
 					c := newClient(t, s)
 					if test.others {
 						acquire(t, newClient(t, s), "k", shares)

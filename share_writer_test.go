@@ -41,16 +41,16 @@ func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mo
 func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
 				var opts []mongolock.ClientOption
 				slack := 10 * time.Millisecond
 				if !feed {
 					opts, slack = append(opts, mongolock.WithoutFeed()), 1200*time.Millisecond // one poll
 				}
 				const hold = 4 * time.Second
-				stop := streamOfReaders(t, s, hold, opts...)
+				stop := streamOfReaders(t, b, hold, opts...)
 				defer stop()
-				writer := newClient(t, s, opts...)
+				writer := newClient(t, b, opts...)
 				for range 5 {
 					time.Sleep(10*time.Second + 700*time.Millisecond)
 					mustBeHeld(t, b, "k")
@@ -66,8 +66,8 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 }
 
 func TestAWriterThatGivesUpDoesNotGiveUpAnotherWritersPlace(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one, two := newClient(t, b), newClient(t, b)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		ctx, cancel := context.WithCancel(t.Context())
 		gives, stays := inBackground(ctx, two, "k"), inBackground(t.Context(), two, "k")
@@ -86,15 +86,15 @@ func TestAWriterThatGivesUpDoesNotGiveUpAnotherWritersPlace(t *testing.T) {
 
 // A writer that died while it waited keeps readers out for half a minute.
 func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		one := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		one := newClient(t, b)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Place: store.NewPlace(store.Exclusive, 1, 1, "")}
 		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()
 		b.Reset()
-		l := acquire(t, newClient(t, s), "k", mongolock.Shared())
+		l := acquire(t, newClient(t, b), "k", mongolock.Shared())
 		tookBetween(t, start, 30*time.Second, 30*time.Second+50*time.Millisecond)
 		assert.LessOrEqual(t, b.Count(lab.Acquire), 4, "claims sent meanwhile")
 		release(t, l)
@@ -105,12 +105,12 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForHalfAMinute(t *testing.T) {
 // A writer has to show that it lives for as long as it waits.
 func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
 			}
-			one, two := newClient(t, s, opts...), newClient(t, s, opts...)
+			one, two := newClient(t, b, opts...), newClient(t, b, opts...)
 			reader := acquire(t, one, "k", mongolock.Shared())
 			writer := inBackground(t.Context(), two, "k", mongolock.TTL(time.Second), mongolock.MaxHold(time.Hour))
 			time.Sleep(time.Second)

@@ -11,15 +11,14 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 const maxStall = time.Minute
 
 func TestWorkThatReportsProgressKeepsItsLeaseAndWorkThatStopsLosesIt(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.MaxStall(maxStall))
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.MaxStall(maxStall))
 		ctx := l.Context(t.Context())
 		for range 600 { // ten hours
 			time.Sleep(maxStall - time.Millisecond)
@@ -58,7 +57,7 @@ func TestALeaseWithoutProgressEndsThoughItsTTLIsLonger(t *testing.T) {
 		"MaxHold is longer": {mongolock.MaxHold(2 * maxStall)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				l := acquire(t, newClient(t, s, mongolock.MaxStall(maxStall)), "k", opts...)
 				start := time.Now()
 				assert.LessOrEqual(t, l.Remaining(), maxStall)
@@ -81,8 +80,8 @@ func TestTheFirstEndOfALeaseIsItsCause(t *testing.T) {
 		"no stall":  {mongolock.MaxStall(time.Hour), true, mongolock.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-				l := acquire(t, newClient(t, s, mongolock.MaxStall(maxStall)), "k", c.opt)
+			lab.Test(t, func(t *testing.T, b *lab.Store) {
+				l := acquire(t, newClient(t, b, mongolock.MaxStall(maxStall)), "k", c.opt)
 				if c.down {
 					b.All(lab.Hang)
 				}

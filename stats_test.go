@@ -18,8 +18,8 @@ import (
 )
 
 func TestStatsCountLeasesFromGrantToRelease(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		client := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		client := newClient(t, b)
 		leases := []*mongolock.Lease{acquire(t, client, "a"), acquire(t, client, "b", mongolock.Shared()), acquire(t, client, "b", mongolock.Shared())}
 		stats := client.Stats()
 		assert.Equal(t, "mongolock", stats.Package)
@@ -109,8 +109,8 @@ func TestStatsTellHowManyComeFirst(t *testing.T) {
 }
 
 func TestTheOldestRenewalGrowsWhileRenewalsFail(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		client := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		client := newClient(t, b)
 		lease := acquire(t, client, "k") // TTL 30 s: renewed every 10 s
 		acquire(t, client, "kept for a day", mongolock.NoRenewal(), mongolock.TTL(24*time.Hour))
 		for range 60 {
@@ -157,8 +157,7 @@ func TestStatsTellTheStateOfTheFeed(t *testing.T) {
 }
 
 func TestAFeedThatCannotBeOpenedIsBeingOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		s.On(lab.Watch, lab.Fail(errors.New("down")))
 		client, rival := newClient(t, s), newClient(t, s)
 		theirs := acquire(t, rival, "k")

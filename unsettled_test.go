@@ -14,16 +14,13 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // withUnsettledClaim runs a test with a claim that was granted and whose reply was lost, on a
 // store that fails until it is mended. Clean-ups take a second there.
 func withUnsettledClaim(t *testing.T, test func(t *testing.T, c *mongolock.Client, b *lab.Store, mend func())) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
 			err := call.Do()
@@ -61,8 +58,8 @@ func TestCloseGoesOnCleaningUp(t *testing.T) {
 // answers nothing.
 func withHungClaims(t *testing.T, n int, test func(t *testing.T, c *mongolock.Client, key func(int) string)) {
 	t.Helper()
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		c := newClient(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
 		b.All(lab.Hang)
 		key := func(i int) string { return fmt.Sprintf("k%04d", i) }
 		var wg sync.WaitGroup
@@ -119,8 +116,7 @@ func TestAnAcquireDoesNotQueueBehindCleanUpsOfOtherKeys(t *testing.T) {
 
 func TestWithManyClaimsUnsettledNoOthersAreSent(t *testing.T) {
 	const most, calls = 4096, 5000
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
 		sent := 0
 		b.On(lab.Acquire, func(context.Context, *lab.Call) error {

@@ -13,12 +13,11 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestAWaiterGetsTheKeySoonAfterADeadHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -27,15 +26,14 @@ func TestAWaiterGetsTheKeySoonAfterADeadHolderExpires(t *testing.T) {
 			_, err := b.Mem.Acquire(t.Context(), dead)
 			require.NoError(t, err)
 			start := time.Now()
-			acquire(t, newClient(t, s, opts...), "k")
+			acquire(t, newClient(t, b, opts...), "k")
 			tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
 		})
 	}
 }
 
 func TestACancelledAcquireHasNoUnknownOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Acquire, lab.Slow(time.Second, time.Second))
 		c := newClient(t, b)
 		for name, ask := range map[string]func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){
@@ -59,8 +57,7 @@ func TestACancelledAcquireHasNoUnknownOutcome(t *testing.T) {
 }
 
 func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b.Mem), "k")
 		c := newClient(t, b, mongolock.WithoutFeed())
 		wait := make(chan result, 1)
@@ -81,9 +78,9 @@ func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 
 // The claim that the waiter sends when the holder has run out is over after ten seconds.
 func TestTheErrorOfMaxWaitMatchesNoContextsError(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b.Mem), "k", mongolock.NoRenewal())
-		wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.MaxWait(time.Minute))
+		wait := inBackground(t.Context(), newClient(t, b), "k", mongolock.MaxWait(time.Minute))
 		time.Sleep(time.Second)
 		b.All(lab.Hang)
 		err := (<-wait).err
@@ -95,18 +92,18 @@ func TestTheErrorOfMaxWaitMatchesNoContextsError(t *testing.T) {
 }
 
 func TestOneOfManyConcurrentTriesGetsANewKey(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
-		exactlyOneIsGranted(t, s)
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		exactlyOneIsGranted(t, b)
 	})
 }
 
 func TestOneOfManyConcurrentTriesGetsAnExpiredKey(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Second}
 		_, err := b.Mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		exactlyOneIsGranted(t, s)
+		exactlyOneIsGranted(t, b)
 	})
 }
 

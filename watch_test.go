@@ -18,9 +18,9 @@ import (
 )
 
 func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		holder := newClient(t, b.Mem)
-		c := newClient(t, s, mongolock.WithoutFeed())
+		c := newClient(t, b, mongolock.WithoutFeed())
 		for i := range 100 {
 			key := fmt.Sprint(i)
 			acquire(t, holder, key)
@@ -52,8 +52,7 @@ func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
 }
 
 func TestPausesBetweenPollsGrowFromFiftyMillisecondsToASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b.Mem), "k")
 		var at []time.Time
 		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
@@ -73,9 +72,9 @@ func TestPausesBetweenPollsGrowFromFiftyMillisecondsToASecond(t *testing.T) {
 }
 
 func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, b *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		acquire(t, newClient(t, b.Mem), "k")
-		c := newClient(t, s)
+		c := newClient(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waits []<-chan result
 		for range 100 {
@@ -96,8 +95,7 @@ func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testin
 
 func TestAWakeUpForACancelledHeadReachesTheNextWaiter(t *testing.T) {
 	for offset := time.Duration(0); offset <= 40*time.Millisecond; offset += time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
-			b := lab.New(memstore.New())
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			b.On(lab.Acquire, lab.Slow(10*time.Millisecond, 10*time.Millisecond))
 			l := acquire(t, newClient(t, b.Mem), "k", mongolock.TTL(10*time.Minute))
 			c := newClient(t, b)
@@ -121,8 +119,7 @@ func TestAWakeUpForACancelledHeadReachesTheNextWaiter(t *testing.T) {
 }
 
 func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		brief := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 2 * time.Second}
 		l := acquire(t, newClient(t, b.Mem), "k")
 		c := newClient(t, b)
@@ -152,8 +149,7 @@ func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) 
 // The hints of a claim save commands: one that is expected to be refused only looks, and one for a
 // key that is offered does not.
 func TestTheHintsOfAClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		holder, c := newClient(t, b.Mem), newClient(t, b)
 		l := acquire(t, holder, "k")
 		var mu sync.Mutex

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -41,7 +40,7 @@ func isWanted(l *mongolock.Lease) bool {
 }
 
 func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		c, rival := newClient(t, s), newClient(t, s)
 		l := acquire(t, c, "k", mongolock.Yielding())
 		other := acquire(t, c, "another", mongolock.Yielding())
@@ -64,7 +63,7 @@ func TestAHolderThatYieldsIsToldOfAWaiterAtOnce(t *testing.T) {
 }
 
 func TestAWaiterIsHeardOfThatCameWhileTheFeedOpened(t *testing.T) {
-	onHookedStore(t, func(t *testing.T, _ *lab.Store, s store.Store) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
 		c, rival := newClient(t, s), newClient(t, s)
 		l := acquire(t, c, "k", mongolock.Yielding()) // opens the feed
 		go func() { _, _ = rival.Acquire(t.Context(), "k") }()
@@ -132,8 +131,7 @@ func TestYieldingIsForWhoHasTheKeyAlone(t *testing.T) {
 }
 
 func TestOnlyAWaiterForTheKeyItselfMakesItWanted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c, rival := newClient(t, b), newClient(t, b.Mem)
 		busy := acquire(t, c, "busy", mongolock.Yielding())
 		time.Sleep(time.Second)
@@ -164,8 +162,7 @@ func bucket(key string) uint32 {
 // A read that was sent while its holder still waited, and is answered after the grant, shows its own
 // place in line.
 func TestAReadFromBeforeItsGrantTellsAHolderOfNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := lab.New(memstore.New())
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c, other := newClient(t, b), newClient(t, b.Mem)
 		held := acquire(t, other, "k")
 		var late atomic.Int32

@@ -197,8 +197,7 @@ func TestPartitionsThatCannotBeHadKeepNoOthersFromWork(t *testing.T) {
 		t.Run(called, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, memstore.New(), 48)
-				op, err := mongolock.NewWithStore(f.in)
-				require.NoError(t, err)
+				op := lab.Client(t, f.in)
 				for id := 0; id < 48 && test.spoil != nil; id += 2 {
 					require.NoError(t, test.spoil(t, f.in, op, fmt.Sprintf("%s/%04d", name, id)))
 				}
@@ -266,8 +265,7 @@ func TestTheClientsLimitsDoNotEndASeat(t *testing.T) {
 func TestAKeyOfWorkersThatIsHeldByOthersIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 4)
-		op, err := mongolock.NewWithStore(f.in)
-		require.NoError(t, err)
+		op := lab.Client(t, f.in)
 		l, err := op.Acquire(t.Context(), name+"/workers", mongolock.Shared())
 		require.NoError(t, err)
 		a := f.start("a")
@@ -295,8 +293,7 @@ func TestWorkersThatWaitForWhatIsHeldByHandSaySoOnce(t *testing.T) {
 		t.Run(called, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, l := newFleet(t, memstore.New(), 16), newLogs()
-				op, err := mongolock.NewWithStore(f.in)
-				require.NoError(t, err)
+				op := lab.Client(t, f.in)
 				held, err := op.Acquire(t.Context(), name+test.key, test.opts...)
 				require.NoError(t, err)
 				a := f.start("a", l.option())
@@ -345,15 +342,14 @@ func TestWorkersHaveOneNumberAgainAfterItWasChangedByHand(t *testing.T) {
 func TestNotesOfOthersChangeNoPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)
-		op, err := mongolock.NewWithStore(f.in)
-		require.NoError(t, err)
+		op := lab.Client(t, f.in)
 		a := f.start("a")
 		time.Sleep(time.Second)
 		for _, note := range []string{"", "worker x", "worker x of weight 0 for 16 partitions", "worker x of weight -1 for 16 partitions", "worker x of weight 1001 for 16 partitions", "worker x of weight 9223372036854775807 for 16 partitions", "worker x of weight 1 for 0 partitions", "resize to 5001 partitions"} {
 			_, err := op.Acquire(t.Context(), name+"/workers", mongolock.OneOf(10_000), mongolock.Note(note))
 			require.NoError(t, err)
 		}
-		_, err = op.Acquire(t.Context(), name+"/4999", mongolock.Note("worker x of 7 partitions"))
+		_, err := op.Acquire(t.Context(), name+"/4999", mongolock.Note("worker x of 7 partitions"))
 		require.NoError(t, err)
 		_, err = op.Acquire(t.Context(), name+"/+123", mongolock.Note("worker x of 200 partitions"))
 		require.NoError(t, err)
@@ -461,8 +457,7 @@ func TestRunRunsOnceForANameOnAClient(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		c, err := mongolock.NewWithStore(f.in)
-		require.NoError(t, err)
+		c := lab.Client(t, f.in)
 		for range 2 {
 			require.NoError(t, assign.Run(ctx, c, name, 2, f.work("c"), assign.WithLogger(quiet())), "one after the other")
 		}

@@ -18,9 +18,7 @@ func idle(ctx context.Context, _ assign.Partition) error { <-ctx.Done(); return 
 
 func TestBadInputIsNamedBeforeAnythingIsSent(t *testing.T) {
 	in := newLink(memstore.New(), 1)
-	client, err := mongolock.NewWithStore(in)
-	require.NoError(t, err)
-	defer client.Close()
+	client := lab.Client(t, in)
 	run := func(name string, n int, fn assign.Func, opts ...assign.Option) error {
 		return assign.Run(t.Context(), client, name, n, fn, opts...)
 	}
@@ -55,8 +53,7 @@ func look(t *testing.T, client *mongolock.Client) error {
 
 func TestAnEndedContextStartsNothing(t *testing.T) {
 	in := newLink(memstore.New(), 1)
-	client, err := mongolock.NewWithStore(in)
-	require.NoError(t, err)
+	client := lab.Client(t, in)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, assign.Run(ctx, client, "orders", 1, idle))
@@ -65,8 +62,7 @@ func TestAnEndedContextStartsNothing(t *testing.T) {
 }
 
 func TestAClosedClientIsAnError(t *testing.T) {
-	client, err := mongolock.NewWithStore(memstore.New())
-	require.NoError(t, err)
+	client := lab.Client(t, memstore.New())
 	require.NoError(t, client.Close())
 	require.ErrorIs(t, assign.Run(t.Context(), client, "orders", 1, idle), mongolock.ErrClosed)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -112,8 +113,7 @@ func TestAProcessThatStartsWhileResizeFindsNoWorkersWorks(t *testing.T) {
 	for after := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, memstore.New(), 16)
-			op, err := mongolock.NewWithStore(newLink(f.in, 99))
-			require.NoError(t, err)
+			op := lab.Client(t, newLink(f.in, 99))
 			resized := make(chan error)
 			go func() { resized <- assign.Resize(t.Context(), op, name, 8) }()
 			time.Sleep(time.Duration(after) * 3 * time.Millisecond)
@@ -205,8 +205,7 @@ func TestAWorkerThatFindsAnotherNumberSaysSo(t *testing.T) {
 func TestAResizeAfterWhichNoWorkerComesAgainIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)
-		op, err := mongolock.NewWithStore(f.in)
-		require.NoError(t, err)
+		op := lab.Client(t, f.in)
 		a := f.start("a")
 		time.Sleep(time.Minute)
 		a.link.set(true)
@@ -233,9 +232,8 @@ func TestAResizeThatOthersWereQuickerThanIsAnError(t *testing.T) {
 					time.AfterFunc(after, func() { f.in.Delete(name + "/workers") })
 				}
 			}
-			op, err := mongolock.NewWithStore(l, mongolock.WithLogger(quiet()))
-			require.NoError(t, err)
-			err = assign.Resize(t.Context(), op, name, 24)
+			op := lab.Client(t, l)
+			err := assign.Resize(t.Context(), op, name, 24)
 			time.Sleep(40 * time.Second)
 			if shares := f.shares(); err == nil || shares["a"]+shares["b"] == 24 {
 				assert.Equal(t, map[string]int{"a": 12, "b": 12}, shares)
@@ -364,8 +362,7 @@ func TestTwoResizesAtOnceComeOneAfterTheOther(t *testing.T) {
 		f := newFleet(t, memstore.New(), 16)
 		a := f.start("a")
 		time.Sleep(time.Second)
-		other, err := mongolock.NewWithStore(f.in)
-		require.NoError(t, err)
+		other := lab.Client(t, f.in)
 		first := make(chan error)
 		go func() { first <- assign.Resize(t.Context(), other, name, 8) }()
 		time.Sleep(20 * time.Millisecond)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/keep"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -23,10 +24,8 @@ func nothing(context.Context, *mongolock.Lease) error { return nil }
 func TestAKeyThatIsIdleIsGivenUpAMinuteAfterItsGrantThoughNobodyWasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		deaf, err := mongolock.NewWithStore(unheard{s}, mongolock.WithoutFeed())
-		require.NoError(t, err)
-		rival, err := mongolock.NewWithStore(s)
-		require.NoError(t, err)
+		deaf := lab.Client(t, unheard{s}, mongolock.WithoutFeed())
+		rival := lab.Client(t, s)
 		key, err := keep.New(deaf, "k", time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, key.Do(t.Context(), nothing))

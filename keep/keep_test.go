@@ -36,8 +36,7 @@ func inBubble(t *testing.T, run func(f *fixture), opts ...mongolock.AcquireOptio
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{T: t, link: lab.New(memstore.New())}
 		connect := func(s store.Store) *mongolock.Client {
-			c, err := mongolock.NewWithStore(s)
-			require.NoError(t, err)
+			c := lab.Client(t, s)
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 			return c
 		}
@@ -234,10 +233,8 @@ func TestTwoProcessesThatKeepOneKeyTakeTurns(t *testing.T) {
 func TestAKeyThatIsInUseAgainAndAgainIsGivenUpInTheEndThoughNobodyWasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		deaf, err := mongolock.NewWithStore(unheard{s}, mongolock.WithoutFeed())
-		require.NoError(t, err)
-		rival, err := mongolock.NewWithStore(s)
-		require.NoError(t, err)
+		deaf := lab.Client(t, unheard{s}, mongolock.WithoutFeed())
+		rival := lab.Client(t, s)
 		key, err := keep.New(deaf, "k", idle)
 		require.NoError(t, err)
 		stop := make(chan struct{})

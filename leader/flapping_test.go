@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/followtest"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -24,9 +23,7 @@ type flappingStore struct {
 func TestWatchTriesAFlappingFeedEverMoreSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feed := &followtest.Flapping{}
-		client, err := mongolock.NewWithStore(flappingStore{noFeed{memstore.New()}, feed})
-		require.NoError(t, err)
-		defer client.Close()
+		client := lab.Client(t, flappingStore{noFeed{memstore.New()}, feed})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		for _, err := range leader.Watch(ctx, client, "billing") {

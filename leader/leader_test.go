@@ -173,10 +173,9 @@ func TestRunReturnsTheErrorOfAFunctionThatReturnsWhileItLeads(t *testing.T) {
 func TestRunReturnsNoErrorIfItsContextEndsWhileWorkWhoseLeaseIsLostReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lab.New(memstore.New())
-		client, err := mongolock.NewWithStore(l)
-		require.NoError(t, err)
+		client := lab.Client(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
-		err = leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
+		err := leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
 			l.CutOff(errCut)
 			<-ctx.Done()
 			cancel()
@@ -189,8 +188,7 @@ func TestRunReturnsNoErrorIfItsContextEndsWhileWorkWhoseLeaseIsLostReturns(t *te
 
 func TestAPanicReleasesTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := mongolock.NewWithStore(memstore.New())
-		require.NoError(t, err)
+		client := lab.Client(t, memstore.New())
 		assert.PanicsWithValue(t, "boom", func() {
 			_ = leader.Run(t.Context(), client, "billing", func(context.Context, leader.Term) error { panic("boom") })
 		})
@@ -227,8 +225,7 @@ func TestWatchYieldsEachChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := c.store()
-				client, err := mongolock.NewWithStore(s)
-				require.NoError(t, err)
+				client := lab.Client(t, s)
 				ctx, cancel := context.WithCancel(t.Context())
 				var w watched
 				done := make(chan struct{})
@@ -271,9 +268,7 @@ func TestWithoutAFeedWatchLooksOnceASecondWhileNoProcessLeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, err := mongolock.NewWithStore(c.store)
-				require.NoError(t, err)
-				defer client.Close()
+				client := lab.Client(t, c.store)
 				in := &counting{Client: client}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -292,8 +287,7 @@ func TestWatchSeesThatALeaderDiedWhenItsLeaseRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		one := newProcess(t, s, "one", nil)
-		client, err := mongolock.NewWithStore(s)
-		require.NoError(t, err)
+		client := lab.Client(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		var w watched
 		done := make(chan struct{})
@@ -328,8 +322,7 @@ func TestAfterAnErrorWatchSaysAgainWhoLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		one := newProcess(t, s, "one", nil)
-		client, err := mongolock.NewWithStore(s)
-		require.NoError(t, err)
+		client := lab.Client(t, s)
 		in := &failing{Client: client}
 		ctx, cancel := context.WithCancel(t.Context())
 		var w watched
@@ -363,11 +356,10 @@ func (disconnected) Acquire(context.Context, store.Claim) (store.Grant, error) {
 
 func TestRunReturnsWhenTheDatabaseClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := mongolock.NewWithStore(disconnected{memstore.New()})
-		require.NoError(t, err)
+		client := lab.Client(t, disconnected{memstore.New()})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		err = leader.Run(ctx, client, "billing", func(context.Context, leader.Term) error { return nil })
+		err := leader.Run(ctx, client, "billing", func(context.Context, leader.Term) error { return nil })
 		assert.ErrorIs(t, err, mongolock.ErrDisconnected)
 		assert.NoError(t, client.Close())
 	})
@@ -398,9 +390,7 @@ func TestControlTwoLeadersAreSeenWhereTheLockDoesNotExclude(t *testing.T) {
 }
 
 func TestWrongArgumentsAreRefused(t *testing.T) {
-	client, err := mongolock.NewWithStore(memstore.New())
-	require.NoError(t, err)
-	defer client.Close()
+	client := lab.Client(t, memstore.New())
 	fn := func(context.Context, leader.Term) error { return nil }
 	for want, err := range map[string]error{
 		"leader: New: the locker is nil":                    leader.Run(t.Context(), nil, "k", fn),
@@ -414,7 +404,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-	_, err = leader.Current(t.Context(), nil, "k")
+	_, err := leader.Current(t.Context(), nil, "k")
 	assert.ErrorContains(t, err, "inspector is nil")
 	for _, err := range leader.Watch(t.Context(), nil, "k") {
 		assert.ErrorContains(t, err, "inspector is nil")

@@ -22,9 +22,7 @@ import (
 )
 
 func TestALeaseThatOthersMayShareIsRefused(t *testing.T) {
-	client, err := mongolock.NewWithStore(memstore.New())
-	require.NoError(t, err)
-	defer client.Close()
+	client := lab.Client(t, memstore.New())
 	for want, opts := range map[string][]mongolock.AcquireOption{
 		"leader: With(Shared()): several processes would lead at the same time":                     {mongolock.Shared()},
 		"leader: With(OneOf(3)): several processes would lead at the same time":                     {mongolock.TTL(time.Second), mongolock.OneOf(3)},
@@ -41,7 +39,7 @@ func TestALeaseThatOthersMayShareIsRefused(t *testing.T) {
 			assert.ErrorContains(t, err, want, name)
 		}
 	}
-	_, err = leader.New(client, "billing", leader.With(mongolock.TTL(time.Second), mongolock.Note("version 7"), mongolock.MaxHold(time.Hour)))
+	_, err := leader.New(client, "billing", leader.With(mongolock.TTL(time.Second), mongolock.Note("version 7"), mongolock.MaxHold(time.Hour)))
 	assert.NoError(t, err, "what a leader can use")
 }
 
@@ -49,9 +47,7 @@ func TestALeaseThatOthersMayShareIsRefused(t *testing.T) {
 // lead, if their options were not looked at.
 func TestControlASharedKeyHasTwoHoldersAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := mongolock.NewWithStore(memstore.New())
-		require.NoError(t, err)
-		defer client.Close()
+		client := lab.Client(t, memstore.New())
 		one, err := client.TryAcquire(t.Context(), "billing", mongolock.Shared())
 		require.NoError(t, err)
 		two, err := client.TryAcquire(t.Context(), "billing", mongolock.Shared())
@@ -81,8 +77,7 @@ func logged(t *testing.T, s store.Store, fn leader.Func) string {
 	t.Helper()
 	var said bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&said, nil))
-	client, err := mongolock.NewWithStore(s, mongolock.TTL(9*time.Second), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
+	client := lab.Client(t, s, mongolock.TTL(9*time.Second))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, leader.Run(ctx, client, "billing", fn, leader.WithLogger(logger)))

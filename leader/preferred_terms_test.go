@@ -1,7 +1,6 @@
 package leader_test
 
 import (
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -26,8 +26,7 @@ func TestACandidateKeepsItsPlaceWhateverItsClientsDefaultsAre(t *testing.T) {
 				in, r := memstore.New(), newReign()
 				stop := r.candidate(t, in, "first")
 				r.leads(t, "first", 0)
-				client, err := mongolock.NewWithStore(in, mongolock.WithLogger(slog.New(slog.DiscardHandler)), def)
-				require.NoError(t, err)
+				client := lab.Client(t, in, def)
 				end := r.stand(t, client, "high", leader.Priority(5))
 				place := func() (all []store.Place) {
 					looked, err := in.Look(t.Context(), []string{"billing"})
@@ -53,10 +52,8 @@ func TestACandidateKeepsItsPlaceWhateverItsClientsDefaultsAre(t *testing.T) {
 
 // No option turns renewal on again.
 func TestAPriorityIsRefusedToAClientWhoseLeasesAreNotRenewed(t *testing.T) {
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.NoRenewal())
-	require.NoError(t, err)
-	defer client.Close()
-	_, err = leader.New(client, "billing", leader.Priority(1))
+	client := lab.Client(t, memstore.New(), mongolock.NoRenewal())
+	_, err := leader.New(client, "billing", leader.Priority(1))
 	assert.ErrorContains(t, err, "NoRenewal")
 	_, err = leader.New(client, "billing", leader.Priority(0))
 	assert.NoError(t, err, "it shows nothing")

@@ -28,8 +28,7 @@ func newReign() *reign { return &reign{make(chan string, 9999)} }
 // candidate starts a candidate, and returns what ends it.
 func (r *reign) candidate(t *testing.T, in store.Store, name string, opts ...leader.Option) (stop func()) {
 	t.Helper()
-	client, err := mongolock.NewWithStore(in, mongolock.WithOwner(name), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
+	client := lab.Client(t, in, mongolock.WithOwner(name))
 	end := r.stand(t, client, name, opts...)
 	return func() {
 		end()
@@ -297,8 +296,7 @@ func TestAPriorityOutlivesAnOutage(t *testing.T) {
 func TestCandidatesOfOneClientHavePrioritiesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, r := memstore.New(), newReign()
-		client, err := mongolock.NewWithStore(in)
-		require.NoError(t, err)
+		client := lab.Client(t, in)
 		stopLow := r.stand(t, client, "low", leader.Priority(0))
 		r.leads(t, "low", 0)
 		stopNext := r.stand(t, client, "low", leader.Priority(0))
@@ -391,8 +389,7 @@ func TestALeaderWithoutAPriorityResignsForNobody(t *testing.T) {
 func TestRunThatEndsWhileItsWorkMakesRoomReturnsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, r := memstore.New(), newReign()
-		client, err := mongolock.NewWithStore(in)
-		require.NoError(t, err)
+		client := lab.Client(t, in)
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() {

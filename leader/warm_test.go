@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -48,8 +49,7 @@ func (s *shift) work(ctx context.Context, _ leader.Term) error {
 // deploy starts a process that needs so long to get ready, and returns what stops it and waits.
 func (s *shift) deploy(t *testing.T, in store.Store, ready time.Duration, opts ...leader.Option) (stop func()) {
 	t.Helper()
-	client, err := mongolock.NewWithStore(in, mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
+	client := lab.Client(t, in)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
 	opts = append(opts, leader.Warm(func(ctx context.Context) error {
@@ -106,8 +106,7 @@ func TestARollingDeployOfWarmLeadersHasNoGap(t *testing.T) {
 func TestResignWaitsForASuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := memstore.New()
-		client, err := mongolock.NewWithStore(in)
-		require.NoError(t, err)
+		client := lab.Client(t, in)
 		c, err := leader.New(client, "billing", leader.AwaitSuccessor(time.Minute))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -134,8 +133,7 @@ func TestResignWaitsForASuccessor(t *testing.T) {
 // One that is told to resign every second, as by a health check, looks no more often than one that is told once.
 func TestASuccessorIsLookedForOnceHoweverOftenALeaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := mongolock.NewWithStore(memstore.New())
-		require.NoError(t, err)
+		client := lab.Client(t, memstore.New())
 		in := &counting{Client: client}
 		c, err := leader.New(in, "billing", leader.AwaitSuccessor(time.Hour))
 		require.NoError(t, err)
@@ -160,8 +158,7 @@ func TestASuccessorIsLookedForOnceHoweverOftenALeaderResigns(t *testing.T) {
 func TestAProcessThatIsNotReadyDoesNotStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := memstore.New()
-		client, err := mongolock.NewWithStore(in)
-		require.NoError(t, err)
+		client := lab.Client(t, in)
 		var tries atomic.Int32
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
@@ -183,8 +180,7 @@ func TestAProcessThatIsNotReadyDoesNotStand(t *testing.T) {
 
 func TestADeadlineOfRunIsNoErrorOfAWarmLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := mongolock.NewWithStore(memstore.New())
-		require.NoError(t, err)
+		client := lab.Client(t, memstore.New())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
@@ -196,9 +192,8 @@ func TestADeadlineOfRunIsNoErrorOfAWarmLeader(t *testing.T) {
 }
 
 func TestTheOptionsOfWarmLeadersAreChecked(t *testing.T) {
-	client, err := mongolock.NewWithStore(memstore.New())
-	require.NoError(t, err)
-	_, err = leader.New(client, "k", leader.Priority(10))
+	client := lab.Client(t, memstore.New())
+	_, err := leader.New(client, "k", leader.Priority(10))
 	require.ErrorContains(t, err, "Priority(10): must be between 0 and 9")
 	_, err = leader.New(client, strings.Repeat("k", 1020), leader.Priority(1))
 	require.ErrorContains(t, err, "leader: Priority: \"kkk")

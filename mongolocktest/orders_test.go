@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -19,8 +20,7 @@ var place = regexp.MustCompile(`, at \S+/orders_test\.go:\d+`)
 
 // ordered returns a client in memory whose orders are noted.
 func ordered(t testing.TB) mongolock.Locker {
-	c, err := mongolock.NewWithStore(memstore.New())
-	require.NoError(t, err)
+	c := lab.Client(t, memstore.New())
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return mongolocktest.Orders(t, c)
 }
@@ -157,8 +157,7 @@ func TestReadersInDifferentOrdersCanWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		connect := func() *mongolock.Client {
-			c, err := mongolock.NewWithStore(mem)
-			require.NoError(t, err)
+			c := lab.Client(t, mem)
 			t.Cleanup(func() { _ = c.Close() })
 			return c
 		}
@@ -182,9 +181,7 @@ func TestReadersInDifferentOrdersCanWaitForEachOther(t *testing.T) {
 
 func TestWhatIsTakenAfterTheTestSaysNothing(t *testing.T) {
 	var locks mongolock.Locker
-	c, err := mongolock.NewWithStore(memstore.New())
-	require.NoError(t, err)
-	defer c.Close()
+	c := lab.Client(t, memstore.New())
 	r := &recordingT{TB: t}
 	locks = mongolocktest.Orders(r, c)
 	take(t.Context(), t, locks, "a", "b")
