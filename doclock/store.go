@@ -86,7 +86,7 @@ func newDocStore(coll *mongo.Collection, field string) *docStore {
 	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field)}
 	s.Feed = mongofeed.Beside(s.base)
 	s.steps.Base, s.steps.Shape, s.steps.Feed, s.steps.Lock = s.base, s, s, s.lock
-	s.steps.Only = bson.D{{Key: field, Value: 1}}
+	s.steps.Only, s.steps.Sound = bson.D{{Key: field, Value: 1}}, []bson.E{s.lock.Lined()}
 	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
 		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
 	}

@@ -43,7 +43,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 }
 
 func (s *Store) claim(begun *mongolease.Claim) *claim {
-	begun.Names, begun.Ours, begun.Sound = bson.D{{Key: "_id", Value: begun.Key}}, ours(begun.Key), sound
+	begun.Names, begun.Ours = bson.D{{Key: "_id", Value: begun.Key}}, ours(begun.Key)
 	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
 		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
 		return removed.Record.Status(begun.Key, s.base.Present()), err

@@ -193,6 +193,7 @@ var sound = []bson.E{
 	mongolease.IsA(fieldMode, "string"), mongolease.Lacks(fieldMode + ".0"),
 	mongolease.IsA(fieldRev, "number"), mongolease.Lacks(fieldRev + ".0"),
 	mongolease.IsA(fieldHolders, "object"), mongolease.Lacks(fieldHolders + ".0"),
+	lock.Lined(),
 }
 
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }

@@ -99,6 +99,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 	}
 	s.feed = mongofeed.Beside(s.base)
 	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s.base}, s
+	s.steps.Sound = sound
 	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev int64) {
 		if c.Mode == store.Exclusive {
 			rev = t.Rev

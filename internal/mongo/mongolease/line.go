@@ -136,9 +136,7 @@ func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err 
 		}
 	}
 	image, err = s.step(ctx, Wait, c,
-		append(slices.Clip(c.Sound),
-			bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1)),
-			bson.E{Key: "$and", Value: bson.A{noneOr(s.Lock.places(), "array"), noneOr(s.Lock.Path(FieldWaits), "object")}}),
+		append(slices.Clip(s.Sound), bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1))),
 		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
 		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
 	c.InLine = image.Found()
@@ -153,8 +151,12 @@ func IsA(path, kind string) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$type", Value: kind}}}
 }
 
-func noneOr(path, kind string) bson.D {
-	return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
+// Lined is the condition that the fields of the line have their types, if they are there.
+func (f Fields) Lined() bson.E {
+	noneOr := func(path, kind string) bson.D {
+		return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
+	}
+	return bson.E{Key: "$and", Value: bson.A{noneOr(f.places(), "array"), noneOr(f.Path(FieldWaits), "object")}}
 }
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image

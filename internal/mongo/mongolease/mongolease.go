@@ -71,8 +71,9 @@ type Shape[R Record] interface {
 type Steps[R Record, X any] struct {
 	Base   *mongobase.Base
 	Shape  Shape[R]
-	Lock   Fields // where the fields of the lock itself are: its line, the server's time
-	Only   bson.D // the projection of the reply to every command but a claim; nil: all of the document
+	Lock   Fields   // where the fields of the lock itself are: its line, the server's time
+	Sound  []bson.E // the condition that the fields of a lock have their types
+	Only   bson.D   // the projection of the reply to every command but a claim; nil: all of the document
 	Memory Memory[X]
 	Feed   interface {
 		Notify(ctx context.Context, all ...store.Notice) error
@@ -89,7 +90,6 @@ type Claim struct {
 	Sent    mongoclock.Moment // when the call began: trust counts from here
 	Names   bson.D            // the filter of the document, whoever made it
 	Ours    bson.D            // and if it is a lock of this library
-	Sound   []bson.E          // and if its fields have the types of one
 
 	// CleanUp removes the claim by its ID, in the attempt's session. It returns the key as that
 	// left it, or nothing if the claim was not there.
