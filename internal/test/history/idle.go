@@ -11,6 +11,9 @@ import (
 const (
 	idleMost   = 1500 * time.Millisecond
 	idlePolled = 3500 * time.Millisecond // if a waiter hears no notices
+
+	stepMinded = 10 * time.Minute // no date is trusted after a clock was seen to be stepped
+	epochAged  = time.Minute      // a client asks again which election it is
 )
 
 // A waiter is a wait, as its client has to know of its turn.
@@ -21,6 +24,7 @@ type waiter struct {
 	could  time.Duration // since when it could have the key; never: it could not
 	polled bool          // one that stands in line since then hears none
 	late   time.Duration // since when it has waited for too long; 0: it has not
+	line   []string      // who stood in line then
 }
 
 // waiting returns all who wait for a key, in the order of their calls.
@@ -37,7 +41,7 @@ func waiting(waits map[int][]*wait, polls map[int]bool) (all []*waiter) {
 // idles checks that no key idles for long while somebody waits who could have it, up to a time up to which
 // nothing was written. Places of the dead excuse nothing. What does:
 //
-//   - holders, until they are over, and for those of whom that has to be seen, for as long as it takes to see it;
+//   - holders, until they are over, and where no clock can tell, until they were seen still for their TTL;
 //   - while others share the key: a writer and a heavy claim, dead or alive, until their places are stale;
 //   - what hindered the waiter itself, and an election;
 //   - for half a minute and what a call may take: any other fault, by which a notice may be lost.
@@ -56,7 +60,9 @@ func (q *queue) idles(until time.Duration) {
 		w.polled = w.polled || slices.ContainsFunc(q.line, func(p *standing) bool { return polled(p.place) })
 		end := min(until, w.to)
 		if limit := q.idleLimit(w, end); end > w.could+limit && !q.h.hindered(w.client, w.could, w.could, w.could+limit) {
-			w.late = max(w.late, w.could+limit)
+			if w.late == 0 {
+				w.late, w.line = w.could+limit, q.clients()
+			}
 		}
 		if w.to <= until || until == q.h.End {
 			q.report(w, end)
@@ -77,11 +83,11 @@ func (q *queue) idleLimit(w *waiter, end time.Duration) time.Duration {
 	return limit
 }
 
-// report reports that a key idled, once for all who waited, if that was for too long.
+// report reports that a key idled until then, once for all who waited, if that was for too long.
 func (q *queue) report(w *waiter, end time.Duration) {
-	if w.late > 0 && w.could != q.idled {
-		q.idled = w.could
-		q.violation("idle", w.late, "it idles for %v, while client %d waits, whose call began at %v, with %q in line", end-w.could, w.client, w.from, q.clients())
+	if w.late > q.idled {
+		q.idled = end
+		q.violation("idle", w.late, "it idles for %v, while client %d waits, whose call began at %v, with %q in line", end-w.could, w.client, w.from, w.line)
 	}
 	w.late = 0
 }
@@ -130,13 +136,40 @@ func (q *queue) could(w *waiter) time.Duration {
 	return since
 }
 
-// seenOver returns when one that waits since then may know that a holder is over. Where no election is
-// known, and after one, it has to be seen still for its TTL.
+// seenOver returns when one that waits since then may know that a holder is over. Where no clock can tell,
+// it has to be seen still for its TTL.
 func (q *queue) seenOver(h holds, from time.Duration) time.Duration {
-	if h.still {
-		return max(h.until, from) + q.h.TTL + q.h.TTL/100 + q.tol
+	seen := max(h.until, from)
+	if h.doubt <= seen+q.tol {
+		return seen + q.h.TTL + q.h.TTL/100 + q.tol
 	}
 	return h.until + q.tol
+}
+
+// clockInDoubt returns from when on no clock may judge the end of a holder that a client wrote: another
+// primary's would, a client saw a clock stepped and trusts no date for a while, or the writer, which a
+// fault hindered, may not have known the election.
+func (h *History) clockInDoubt(client int, written time.Duration) time.Duration {
+	if h.Still {
+		return 0
+	}
+	for _, e := range h.Events {
+		until := e.Until
+		switch {
+		case e.Kind != Trouble:
+			continue
+		case e.Note == Stepped:
+			until += stepMinded
+		case e.Client == client && e.At <= written:
+			until += epochAged
+		case e.Note != Failover:
+			continue
+		}
+		if until >= written {
+			return e.At
+		}
+	}
+	return never
 }
 
 // killed returns when each client that was killed was.

@@ -74,13 +74,13 @@ type holds struct {
 	until  time.Duration
 	over   time.Duration // when others may know that it is over, at the earliest
 	since  time.Duration
-	still  bool // it has to be seen unchanged for its TTL before others may know that it is over
+	doubt  time.Duration // from when on no clock can tell that it is over
 }
 
 // held returns what an event says of a holder.
 func (q *queue) held(e Event, client int, mode Mode) holds {
 	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At}
-	h.still = q.h.Still || q.h.Prompt && q.h.primaryChanged(e.At, h.until+q.tol)
+	h.doubt = q.h.clockInDoubt(client, e.At)
 	h.over = h.until
 	if e.Over != 0 {
 		h.over = min(h.over, e.Over)
@@ -104,7 +104,7 @@ type queue struct {
 	failed  map[int]time.Duration    // by Op
 	waits   map[int][]*wait          // by client
 	waiters []*waiter                // those that wait still, or will
-	idled   time.Duration            // since when it did that was reported last
+	idled   time.Duration            // until when it did, as was reported last
 	killed  map[int]time.Duration    // by client
 	streak  streak
 	found   []Violation
