@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -27,20 +28,9 @@ func report(ctx context.Context, locks mongolock.Locker) string {
 	return outcome
 }
 
-// inTest stands for func TestReport(t *testing.T), because an example has no t.
-func inTest(test func(t testing.TB)) {
-	t := new(exampleT)
-	defer func() {
-		for _, f := range t.cleanup {
-			f()
-		}
-	}()
-	test(t)
-}
-
 // Hold shows what the code does while another process holds the key, and after that.
 func ExampleLocker_Hold() {
-	inTest(func(t testing.TB) {
+	lab.Example(func(t testing.TB) {
 		locks := mongolocktest.New(t)
 		release := locks.Hold("nightly-report")
 		fmt.Println(report(t.Context(), locks))
@@ -55,7 +45,7 @@ func ExampleLocker_Hold() {
 
 // Lose shows whether the code stops when its lease is lost.
 func ExampleLocker_Lose() {
-	inTest(func(t testing.TB) {
+	lab.Example(func(t testing.TB) {
 		locks := mongolocktest.New(t)
 		err := mongolock.Do(t.Context(), locks, "nightly-report", func(ctx context.Context, _ *mongolock.Lease) error {
 			locks.Lose("nightly-report")
@@ -72,7 +62,7 @@ func ExampleLocker_Lose() {
 // Orders shows that code takes keys in different orders, though nothing went wrong yet. locks may as
 // well be a client on a real database.
 func ExampleOrders() {
-	inTest(func(t testing.TB) {
+	lab.Example(func(t testing.TB) {
 		client, err := mongolock.NewWithStore(memstore.New())
 		if err != nil {
 			t.Fatal(err)
@@ -94,3 +84,11 @@ func ExampleOrders() {
 	// one order: failed is false
 	// both: failed is true
 }
+
+// A failingT notes that the test fails. What it is told has the places of files.
+type failingT struct {
+	testing.TB
+	failed bool
+}
+
+func (t *failingT) Errorf(string, ...any) { t.failed = true }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/pathlock/pathlocktest"
 )
@@ -24,33 +25,9 @@ func write(ctx context.Context, tree *pathlock.Tree, path string) string {
 	return "written"
 }
 
-// inTest stands for func TestWrite(t *testing.T), because an example has no t.
-func inTest(test func(t testing.TB)) {
-	t := new(exampleT)
-	defer func() {
-		for i := len(t.cleanups) - 1; i >= 0; i-- {
-			t.cleanups[i]()
-		}
-	}()
-	test(t)
-}
-
-// An exampleT is as much of a testing.T as the examples need.
-type exampleT struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*exampleT) Helper()                  {}
-func (*exampleT) Context() context.Context { return context.Background() }
-func (t *exampleT) Cleanup(f func())       { t.cleanups = append(t.cleanups, f) }
-
-func (*exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-func (*exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-
 // Hold shows what the code does while another process has the path, and after that.
 func ExampleTree_Hold() {
-	inTest(func(t testing.TB) {
+	lab.Example(func(t testing.TB) {
 		tree := pathlocktest.New(t)
 		release := tree.Hold(pathlock.Request{Path: "/reports", Depth: pathlock.Infinity})
 		fmt.Println(write(t.Context(), tree.Tree, "/reports/may.txt"))

@@ -2,13 +2,11 @@ package scheduletest_test
 
 import (
 	"context"
-
 	"fmt"
-	"io"
-
 	"testing"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/scheduletest"
 )
@@ -28,34 +26,9 @@ func addReport(jobs *schedule.Scheduler, written chan<- string) error {
 	})
 }
 
-// inTest stands for func TestReport(t *testing.T), because an example has no t.
-func inTest(test func(t testing.TB)) {
-	t := new(exampleT)
-	defer func() {
-		for i := len(t.cleanups) - 1; i >= 0; i-- {
-			t.cleanups[i]()
-		}
-	}()
-	test(t)
-}
-
-// An exampleT is as much of a testing.T as the examples need.
-type exampleT struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*exampleT) Helper()                  {}
-func (*exampleT) Output() io.Writer        { return io.Discard }
-func (*exampleT) Context() context.Context { return context.Background() }
-func (t *exampleT) Cleanup(f func())       { t.cleanups = append(t.cleanups, f) }
-
-func (*exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-func (*exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-
 // Hold shows that a fire which another process runs is not run here.
 func ExampleJobs_Hold() {
-	inTest(func(t testing.TB) {
+	lab.Example(func(t testing.TB) {
 		jobs := scheduletest.New(t)
 		written := make(chan string)
 		if err := addReport(jobs.Scheduler, written); err != nil {
@@ -78,7 +51,7 @@ func ExampleJobs_Hold() {
 
 // Lose shows whether a run stops when its lease is lost, and what becomes of its fire.
 func ExampleJobs_Lose() {
-	inTest(func(t testing.TB) {
+	lab.Example(func(t testing.TB) {
 		jobs := scheduletest.New(t)
 		written := make(chan string) // it is never read: the run waits for its context's end
 		if err := addReport(jobs.Scheduler, written); err != nil {
