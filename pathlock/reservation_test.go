@@ -90,18 +90,13 @@ func TestAnExclusiveWaiterIsServedThoughPathsBelowItAreSharedAllTheTime(t *testi
 }
 
 // stopped is a storage that can be made unreachable, as by the death of its process.
-type stopped struct {
-	pathlock.Documents
-	now *bool
-}
-
-var errStopped = errors.New("no route to host")
-
-func (s stopped) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	if *s.now {
-		return time.Time{}, errStopped
-	}
-	return s.Documents.Update(ctx, tree, change)
+func stopped(t *testing.T, kept pathlock.Documents, now *bool) pathlock.Storage {
+	return onDocuments(t, hooked{kept, func(edit func() (time.Time, error)) (time.Time, error) {
+		if *now {
+			return time.Time{}, errors.New("no route to host")
+		}
+		return edit()
+	}})
 }
 
 func TestAnExclusiveWaiterThatDiedKeepsSharedLocksOutForThirtySecondsAtMost(t *testing.T) {
@@ -112,7 +107,7 @@ func TestAnExclusiveWaiterThatDiedKeepsSharedLocksOutForThirtySecondsAtMost(t *t
 		require.NoError(t, err)
 		dead := false
 		dying, cancel := context.WithCancel(t.Context())
-		waiter := treeOn(t, onDocuments(t, stopped{kept, &dead}))
+		waiter := treeOn(t, stopped(t, kept, &dead))
 		start := time.Now()
 		go func() { _, _ = waiter.LockWait(dying, exclusive("/a", time.Hour)) }()
 		synctest.Wait()
@@ -195,7 +190,7 @@ func TestATreeHasAtMostSixtyFourReservationsAndDropsThoseThatAreOver(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		kept := pathlock.NewMemory()
 		dead := false
-		tree := treeOn(t, onDocuments(t, stopped{kept, &dead}))
+		tree := treeOn(t, stopped(t, kept, &dead))
 		reserved := func() (n int) {
 			require.NoError(t, kept.View(t.Context(), "tree", func(doc *pathlock.Document, _ pathlock.Clock) { n = len(doc.Reserved) }))
 			return n

@@ -3,6 +3,7 @@ package pathlock_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,11 +118,14 @@ func TestAWaitEndsWhenItsTreeIsClosed(t *testing.T) {
 	})
 }
 
-// A slow storage writes at once, and answers later.
-type slow struct {
-	storage pathlock.Documents
-	by      time.Duration
-	err     error // lost answers
+// A hooked storage has a function decide about each edit: it makes it, or does not, and says what is answered.
+type hooked struct {
+	pathlock.Documents
+	on func(edit func() (time.Time, error)) (time.Time, error)
+}
+
+func (h hooked) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+	return h.on(func() (time.Time, error) { return h.Documents.Update(ctx, tree, change) })
 }
 
 func onDocuments(t testing.TB, d pathlock.Documents) pathlock.Storage {
@@ -131,20 +135,14 @@ func onDocuments(t testing.TB, d pathlock.Documents) pathlock.Storage {
 	return s
 }
 
-func (s slow) View(ctx context.Context, tree string, look func(*pathlock.Document, pathlock.Clock)) error {
-	return s.storage.View(ctx, tree, look)
-}
-
-func (s slow) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	at, err := s.storage.Update(ctx, tree, change)
-	time.Sleep(s.by)
-	return at, errors.Join(err, s.err)
-}
-
 func TestACallEndsWithItsContextAndALaterGrantIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.NewMemory()
-		tree := treeOn(t, onDocuments(t, slow{storage: storage, by: 3 * time.Second}))
+		slow := hooked{storage, func(edit func() (time.Time, error)) (time.Time, error) {
+			defer time.Sleep(3 * time.Second) // virtual: it writes at once, and answers later
+			return edit()
+		}}
+		tree := treeOn(t, onDocuments(t, slow))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -160,8 +158,16 @@ func TestACallEndsWithItsContextAndALaterGrantIsReleased(t *testing.T) {
 func TestCloseWaitsForTheCleanUpOfAnUnknownLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.NewMemory()
-		s := &failingOnce{slow{storage: storage, by: 3 * time.Second}}
-		tree := treeOn(t, onDocuments(t, s), pathlock.WithLimits(pathlock.Limits{Infinite: true}))
+		var lost atomic.Bool
+		losesOne := hooked{storage, func(edit func() (time.Time, error)) (time.Time, error) {
+			at, err := edit()
+			if lost.Swap(true) {
+				return at, err
+			}
+			time.Sleep(3 * time.Second) // virtual
+			return at, errors.Join(err, errors.New("connection reset"))
+		}}
+		tree := treeOn(t, onDocuments(t, losesOne), pathlock.WithLimits(pathlock.Limits{Infinite: true}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := tree.Lock(ctx, exclusive("/a", pathlock.Infinite))
@@ -171,44 +177,23 @@ func TestCloseWaitsForTheCleanUpOfAnUnknownLock(t *testing.T) {
 	})
 }
 
-// failingOnce loses the answer of its first write.
-type failingOnce struct{ slow }
-
-func (s *failingOnce) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	now := s.slow
-	s.slow = slow{storage: now.storage}
-	if now.by > 0 {
-		now.err = errors.New("connection reset")
-	}
-	return now.Update(ctx, tree, change)
-}
-
-// stalledDocuments hold up an edit until a channel that they were given is closed.
-type stalledDocuments struct {
-	pathlock.Documents
-	stall chan chan struct{}
-}
-
-func (s stalledDocuments) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	select {
-	case until := <-s.stall:
-		<-until
-	default:
-	}
-	return s.Documents.Update(ctx, tree, change)
-}
-
 // A caller that gave a refresh up and asked again relies on the second answer.
 func TestARefreshWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := stalledDocuments{pathlock.NewMemory(), make(chan chan struct{}, 1)}
-		storage, err := pathlock.OnDocuments(kept)
-		require.NoError(t, err)
+		stall := make(chan chan struct{}, 1)
+		storage := onDocuments(t, hooked{pathlock.NewMemory(), func(edit func() (time.Time, error)) (time.Time, error) {
+			select {
+			case until := <-stall:
+				<-until
+			default:
+			}
+			return edit()
+		}})
 		tree := treeOn(t, storage)
 		l, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
 		require.NoError(t, err)
 		goOn := make(chan struct{})
-		kept.stall <- goOn
+		stall <- goOn
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = tree.Refresh(ctx, l.Token, time.Minute)
