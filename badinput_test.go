@@ -50,8 +50,7 @@ func TestAWrongOptionOfAcquireIsNamedWithItsValueAndNothingIsSent(t *testing.T) 
 	for name, wrong := range wrongTerms {
 		t.Run(name, func(t *testing.T) {
 			s := lab.New(memstore.New())
-			client := connect(s, mongolock.WithMargin(2*time.Second))
-			defer client.Close()
+			client := newClient(t, s, mongolock.WithMargin(2*time.Second))
 			never := func(context.Context, *mongolock.Lease) error { t.Error("fn ran"); return nil }
 
 			_, err := client.Acquire(t.Context(), "k", wrong.option)
@@ -104,15 +103,13 @@ func TestEveryFaultOfTheOptionsIsNamedInOneError(t *testing.T) {
 	_, err = mongolock.New(nil, mongolock.TTL(0))
 	mustSay(t, err, "New: the collection is nil", "TTL(0s)")
 
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(t, memstore.New())
 	_, err = client.Acquire(t.Context(), "k", mongolock.MinHold(-1), mongolock.MaxHold(-1))
 	mustSay(t, err, "MinHold(-1ns)", "MaxHold(-1ns)")
 }
 
 func TestValuesAtTheLimitsAreAllowed(t *testing.T) {
-	client := connect(memstore.New(), mongolock.WithOwner(strings.Repeat("o", 256)), mongolock.WithMargin(50*time.Millisecond))
-	defer client.Close()
+	client := newClient(t, memstore.New(), mongolock.WithOwner(strings.Repeat("o", 256)), mongolock.WithMargin(50*time.Millisecond))
 	for _, opts := range [][]mongolock.AcquireOption{
 		{mongolock.TTL(100 * time.Millisecond)},
 		{mongolock.TTL(year)},
@@ -129,8 +126,7 @@ func TestValuesAtTheLimitsAreAllowed(t *testing.T) {
 
 func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
 	s := lab.New(memstore.New())
-	client := connect(s)
-	defer client.Close()
+	client := newClient(t, s)
 	wrong := map[string]string{
 		"":                        "key is empty",
 		strings.Repeat("k", 1025): "key has 1025 bytes: at most 1024",
@@ -159,8 +155,7 @@ func callsOf(ctx context.Context, c *mongolock.Client, key string) map[string]fu
 
 func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
 	s := lab.New(memstore.New())
-	client := connect(s)
-	defer client.Close()
+	client := newClient(t, s)
 	mustSay(t, mongolock.Do(t.Context(), client, "k", nil), "Do: fn is nil")
 	ran, err := mongolock.TryDo(t.Context(), client, "k", nil)
 	mustSay(t, err, "TryDo: fn is nil")
@@ -170,8 +165,7 @@ func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
 
 func TestBreakWithoutAValidReasonIsRefused(t *testing.T) {
 	s := lab.New(memstore.New())
-	client := connect(s)
-	defer client.Close()
+	client := newClient(t, s)
 	for reason, says := range map[string]string{
 		"": "reason is empty", strings.Repeat("r", 1025): "reason has 1025 bytes", "caf\xe9": "reason is not valid UTF-8",
 	} {

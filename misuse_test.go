@@ -83,8 +83,7 @@ func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 func TestAPanicInTheFunctionReleasesTheKey(t *testing.T) {
 	for name, do := range doBoth(func() { panic("boom") }) {
 		t.Run(name, func(t *testing.T) {
-			client := connect(memstore.New())
-			defer client.Close()
+			client := newClient(t, memstore.New())
 			assert.PanicsWithValue(t, "boom", func() { do(t.Context(), client) })
 			mustInspectFree(t, client)
 		})
@@ -94,8 +93,7 @@ func TestAPanicInTheFunctionReleasesTheKey(t *testing.T) {
 func TestAFunctionThatEndsItsGoroutineReleasesTheKey(t *testing.T) {
 	for name, do := range doBoth(runtime.Goexit) { // as t.FailNow does
 		t.Run(name, func(t *testing.T) {
-			client := connect(memstore.New())
-			defer client.Close()
+			client := newClient(t, memstore.New())
 			var wg sync.WaitGroup
 			wg.Go(func() { do(t.Context(), client) })
 			wg.Wait()
@@ -124,8 +122,7 @@ func mustInspectFree(t *testing.T, client *mongolock.Client) {
 
 func TestFiftyConcurrentReleasesSendOneCommand(t *testing.T) {
 	lab.Test(t, func(t *testing.T, s *lab.Store) {
-		client := connect(s)
-		defer client.Close()
+		client := newClient(t, s)
 		lease := acquire(t, client, "k")
 		before := s.Count()
 		start := make(chan struct{})
@@ -146,8 +143,7 @@ func TestFiftyConcurrentReleasesSendOneCommand(t *testing.T) {
 }
 
 func TestDoAndTryDoReturnTheErrorOfTheFunctionUnchanged(t *testing.T) {
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(t, memstore.New())
 	boom := errors.New("boom")
 	job := func(context.Context, *mongolock.Lease) error { return boom }
 	assert.Same(t, boom, mongolock.Do(t.Context(), client, "k", job), "Do")
@@ -157,8 +153,7 @@ func TestDoAndTryDoReturnTheErrorOfTheFunctionUnchanged(t *testing.T) {
 }
 
 func TestAFunctionMayReleaseTheLeaseItself(t *testing.T) {
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(t, memstore.New())
 	err := mongolock.Do(t.Context(), client, "k", func(_ context.Context, lease *mongolock.Lease) error {
 		return lease.Release()
 	})
@@ -166,8 +161,7 @@ func TestAFunctionMayReleaseTheLeaseItself(t *testing.T) {
 }
 
 func TestTryDoRanThoughItsFunctionReturnsErrHeld(t *testing.T) {
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(t, memstore.New())
 	ran, err := mongolock.TryDo(t.Context(), client, "k", func(context.Context, *mongolock.Lease) error {
 		return mongolock.ErrHeld
 	})

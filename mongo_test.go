@@ -84,7 +84,6 @@ func TestNewOnANilCollectionIsRefused(t *testing.T) {
 }
 
 func TestAStoreThatNeedsNoIndexSaysSo(t *testing.T) {
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(t, memstore.New())
 	assert.ErrorIs(t, client.EnsureIndex(t.Context()), errors.ErrUnsupported)
 }

@@ -22,8 +22,7 @@ func (quiet) Begin(ctx context.Context, _ mongolock.Operation) (context.Context,
 func BenchmarkAFreePairWithAnObserver(b *testing.B) {
 	for name, opts := range map[string][]mongolock.ClientOption{"none": nil, "quiet": {mongolock.WithObserver(quiet{})}} {
 		b.Run(name, func(b *testing.B) {
-			client := connect(memstore.New(), opts...)
-			defer client.Close()
+			client := newClient(b, memstore.New(), opts...)
 			for b.Loop() {
 				lease, err := client.Acquire(b.Context(), "k")
 				if err != nil {
@@ -36,8 +35,7 @@ func BenchmarkAFreePairWithAnObserver(b *testing.B) {
 }
 
 func BenchmarkStatsOf10000Leases(b *testing.B) {
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(b, memstore.New())
 	for i := range 10_000 {
 		_, err := client.Acquire(b.Context(), fmt.Sprint(i))
 		require.NoError(b, err)

@@ -37,8 +37,7 @@ func recordOps() (s *lab.Store, of func(lab.Op) any) {
 
 func TestStoreCallsGetTheContextOfTheirOperation(t *testing.T) {
 	s, of := recordOps()
-	client := connect(s, mongolock.WithObserver(spanObserver{newOpLog()}))
-	defer client.Close()
+	client := newClient(t, s, mongolock.WithObserver(spanObserver{newOpLog()}))
 	lease := acquire(t, client, "k")
 	_ = lease.Renew(t.Context())
 	_ = lease.Release()

@@ -280,8 +280,7 @@ func TestObserverSeesCloseEndALease(t *testing.T) {
 func TestReleaseAndTransferGetTheContextOfTheirOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, of := recordOps()
-		client := connect(s, mongolock.WithObserver(spanObserver{newOpLog()}))
-		defer client.Close()
+		client := newClient(t, s, mongolock.WithObserver(spanObserver{newOpLog()}))
 		first := acquire(t, client, "k")
 		next := make(chan *mongolock.Lease)
 		go func() {

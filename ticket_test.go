@@ -57,8 +57,7 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 		"a note too long":    {ticketWith(map[string]any{"n": strings.Repeat("n", 1025)}), "note has 1025 bytes"},
 	}
 	s := lab.New(memstore.New())
-	client := connect(s)
-	defer client.Close()
+	client := newClient(t, s)
 	for name, b := range broken {
 		t.Run(name, func(t *testing.T) {
 			lease, err := client.Resume(t.Context(), b.ticket)
@@ -71,16 +70,14 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 }
 
 func TestATicketThatNamesNoHolderIsLostAndItsIDStaysSecret(t *testing.T) {
-	client := connect(memstore.New())
-	defer client.Close()
+	client := newClient(t, memstore.New())
 	_, err := client.Resume(t.Context(), ticketWith(nil))
 	assert.ErrorIs(t, err, mongolock.ErrLost)
 	assert.NotContains(t, fmt.Sprintf("%v %+v", err, err), "NOBODY-MAY-SEE")
 }
 
 func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
-	client := connect(memstore.New(), mongolock.WithMargin(time.Second))
-	defer client.Close()
+	client := newClient(t, memstore.New(), mongolock.WithMargin(time.Second))
 	ticket, err := acquire(t, client, "k").Detach(t.Context())
 	require.NoError(t, err)
 	_, err = client.Resume(t.Context(), ticket, mongolock.TTL(time.Millisecond))

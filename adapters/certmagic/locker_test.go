@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	certmagiclock "github.com/mongolock/mongolock/adapters/certmagic"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -39,9 +40,7 @@ func TestALockIsHeldByOneProcessUntilItUnlocks(t *testing.T) {
 		s := memstore.New()
 		var l []*certmagiclock.Locker // one a process
 		for range 2 {
-			c, err := mongolock.NewWithStore(s, mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-			require.NoError(t, err)
-			defer c.Close()
+			c := lab.Client(t, s)
 			l = append(l, locker(t, c))
 		}
 		require.NoError(t, l[0].Lock(t.Context(), issuance))

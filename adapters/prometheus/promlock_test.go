@@ -26,6 +26,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	promlock "github.com/mongolock/mongolock/adapters/prometheus"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
@@ -277,9 +278,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestCountersOfAPackageExistBeforeTheyCount(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics))
-	require.NoError(t, err)
-	defer client.Close()
+	lab.Client(t, memstore.New(), mongolock.WithObserver(metrics))
 	answer, err := http.Get(exposed.url)
 	require.NoError(t, err)
 	defer answer.Body.Close()
@@ -302,9 +301,7 @@ func TestKeysAreNoLabelsUnlessAFunctionNamesThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			metrics := newCollector(t, opts...)
 			exposed := expose(t, metrics)
-			client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
-			require.NoError(t, err)
-			defer client.Close()
+			client := lab.Client(t, memstore.New(), mongolock.WithObserver(metrics))
 			for i := range 10 {
 				lease, err := client.Acquire(t.Context(), fmt.Sprintf("order:%d", i))
 				require.NoError(t, err)
@@ -328,9 +325,7 @@ func TestAKeyThatIsCutWithinARuneIsMended(t *testing.T) {
 	require.NotPanics(t, func() { newCollector(t, cut).Begin(t.Context(), mongolock.Operation{Op: mongolock.OpHold, Key: "kö"}) })
 	metrics := newCollector(t, cut)
 	exposed := expose(t, metrics)
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
-	require.NoError(t, err)
-	defer client.Close()
+	client := lab.Client(t, memstore.New(), mongolock.WithObserver(metrics))
 	lease, err := client.Acquire(t.Context(), "kö")
 	require.NoError(t, err)
 	require.NoError(t, lease.Release())
@@ -340,9 +335,7 @@ func TestAKeyThatIsCutWithinARuneIsMended(t *testing.T) {
 func TestEveryPackageIsCountedUnderItsName(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
-	require.NoError(t, err)
-	defer client.Close()
+	client := lab.Client(t, memstore.New(), mongolock.WithObserver(metrics))
 	require.NoError(t, leader.Run(t.Context(), client, "billing", func(context.Context, leader.Term) error {
 		exposed.wants(map[string]float64{"mongolock_runs{leader}": 1, "mongolock_leases_held{}": 1})
 		return nil
@@ -392,10 +385,8 @@ func TestSeveralClientsAreAddedUp(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)
 	for i := range 3 {
-		client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
-		require.NoError(t, err)
-		defer client.Close()
-		_, err = client.Acquire(t.Context(), "k")
+		client := lab.Client(t, memstore.New(), mongolock.WithObserver(metrics))
+		_, err := client.Acquire(t.Context(), "k")
 		require.NoError(t, err)
 		exposed.wants(map[string]float64{"mongolock_leases_held{}": float64(i + 1), "mongolock_clients{idle}": float64(i + 1)})
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	tuslock "github.com/mongolock/mongolock/adapters/tus"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -29,9 +30,7 @@ import (
 // newHost makes a host with a client of its own.
 func newHost(t *testing.T, s store.Store) *tuslock.Locker {
 	t.Helper()
-	c, err := mongolock.NewWithStore(s)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := lab.Client(t, s)
 	l, err := tuslock.New(c)
 	require.NoError(t, err)
 	return l
