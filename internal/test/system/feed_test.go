@@ -203,6 +203,24 @@ func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	assert.Equal(t, feedCapped, f.wakesAre(), "not capped yet")
 }
 
+func TestWaitersPollOnAServerWithoutCappedCollections(t *testing.T) {
+	t.Parallel()
+	const commandNotFound = 59
+	f := newFixture(t)
+	line := &testserver.Line{}
+	line.Set(func(name string, _ bson.Raw) testserver.Fate {
+		if name == "create" {
+			return testserver.Fate{Instead: bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: commandNotFound}, {Key: "errmsg", Value: "no"}}}
+		}
+		return testserver.Fate{}
+	})
+	tap := &testserver.Tap{}
+	c := f.clientOn(f.connect(f.uri, line.Through, tap.On))
+	f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon())
+	sent := tap.Take()
+	assert.Zero(t, tailing(sent), "sent %v", named(sent))
+}
+
 func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
