@@ -169,7 +169,7 @@ func (o *operation) filter(filter bson.D) {
 		case e.Key == "rev":
 			o.named = number(e.Value)
 		case e.Key == "holders":
-			o.unheld = true
+			o.unheld = o.unheld || len(condition) == 0 // else it asks for the type
 		case e.Key == "mode":
 			o.exclusive = e.Value == "exclusive"
 		case e.Key == "line" || strings.HasPrefix(e.Key, "line.") || strings.HasPrefix(e.Key, "waits."):
@@ -178,6 +178,7 @@ func (o *operation) filter(filter bson.D) {
 			for _, conditions := range documents(e.Value) {
 				o.either(documents(field(conditions, "$or")))
 			}
+		case ofHolder && field(condition, "$exists") == false && name == "": // it asks for the type, too
 		case ofHolder && name == "" && field(condition, "$exists") == true:
 			o.id, o.old = id, id
 		case ofHolder && name == "beat" && condition == nil:
