@@ -119,35 +119,6 @@ func loseAll(t *testing.T, s *linkStore) {
 	s.Reset()
 }
 
-// A server that was too slow to renew them is too slow for all their releases at a time.
-func TestThousandsOfLostLeasesAreGivenBackFourAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLinkStore()
-		loseAll(t, s)
-		time.Sleep(time.Minute) // virtual: all are given back
-		assert.Zero(t, s.taken(t))
-		assert.EqualValues(t, 4, s.most.Load(), "at a time")
-		assert.Equal(t, 5_000, s.Count(lab.Release))
-	})
-}
-
-// They run out by themselves: to try each would take a hung store hours.
-func TestLostLeasesThatRanOutAreLeftToThemselvesWhileReleasesFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLinkStore()
-		s.releases(lab.Hang)
-		loseAll(t, s)
-		time.Sleep(time.Minute) // virtual
-		assert.LessOrEqual(t, s.Count(lab.Release), 50, "four and some repetitions every five seconds, for a TTL")
-		s.releases(nil)
-		s.On(lab.Renew, nil)
-		late := acquire(t, newClient(t, s), "another", mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
-		<-late.Done()
-		time.Sleep(5 * time.Second) // virtual
-		mustBeFree(t, s.Mem, "another")
-	})
-}
-
 func TestFailedReleasesAreRepeatedSixteenAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()

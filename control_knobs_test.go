@@ -4,10 +4,12 @@ package mongolock_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -86,6 +88,21 @@ func TestControlAGreedyProcessStarvesOthers(t *testing.T) {
 			violation := inBubble(t, run)
 			assert.NotEmpty(t, violation, "the violation that is reported")
 			t.Log("reported:", violation)
+		})
+	}
+}
+
+// If renewals and the ends of leases wait for the observer, other leases suffer from one that hangs.
+func TestControlAnObserverThatIsAwaitedDelaysOtherLeases(t *testing.T) {
+	knob.ObserverAwaited = true
+	defer func() { knob.ObserverAwaited = false }()
+	for name, begin := range map[mongolock.Op]bool{mongolock.OpRenew: true, mongolock.OpHold: false} {
+		t.Run(string(name), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wrong := harm(t, name, begin)
+				assert.NotEmpty(t, wrong)
+				t.Log(wrong)
+			})
 		})
 	}
 }

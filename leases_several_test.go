@@ -332,3 +332,37 @@ func TestAnObserverSeesEachClaimOfAnAcquireAll(t *testing.T) {
 		assert.Equal(t, 2, o.begun[mongolock.OpAcquire])
 	})
 }
+
+// AcquireAll gives up: the keys that it has are given back before it returns.
+func TestAcquireAllDoesNotOutliveItsContext(t *testing.T) {
+	for _, how := range []string{"context", "MaxWait"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				acquire(t, newClient(t, mem), "b")
+				b := lab.New(mem)
+				c := newClient(t, b)
+				b.All(func(ctx context.Context, call *lab.Call) error {
+					if call.Op == lab.Release {
+						return lab.Hang(ctx, nil)
+					}
+					_ = call.Do()
+					return nil
+				})
+				start := time.Now()
+				ctx, opts := t.Context(), []mongolock.AcquireOption{mongolock.MaxWait(2 * time.Second)}
+				if how == "context" {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, 2*time.Second)
+					defer cancel()
+					opts = nil
+				}
+				_, err := mongolock.AcquireAll(ctx, c, []string{"a", "b"}, opts...)
+				assert.Error(t, err)
+				t.Logf("%s: returned after %v", how, time.Since(start))
+				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+				b.All(nil)
+			})
+		})
+	}
+}

@@ -345,3 +345,14 @@ func TestForInTheWrongPlaceIsRefusedAndSendsNothing(t *testing.T) {
 	assert.ErrorContains(t, err, `For("a"): only AcquireAll`)
 	assert.Zero(t, b.Count(), "calls")
 }
+
+func TestAnAcquireAllThatFailsLeavesNothingBehindWhateverItsMinHold(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		held := acquire(t, newClient(t, b.Mem), "b")
+		_, err := mongolock.AcquireAll(t.Context(), newClient(t, b), []string{"a", "b"}, mongolock.MinHold(time.Hour), mongolock.MaxWait(time.Second))
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		synctest.Wait()
+		mustBeFree(t, b, "a")
+		release(t, held)
+	})
+}

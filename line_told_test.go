@@ -306,3 +306,73 @@ func TestACrowdThatGivesUpTellsNobodyOfAHolderThatStays(t *testing.T) {
 		assert.Less(t, sent.Load()-before, int64(5), "claims and notices of %d that gave up", n)
 	})
 }
+
+// One that was told before the release, and asks again and again, reads the key meanwhile: the
+// read puts its next claim off to when its place has to be kept. No lost notice, no fault.
+func TestAReadBetweenAnEarlyNoticeAndTheRelease(t *testing.T) {
+	for before := 40 * time.Millisecond; before < 250*time.Millisecond; before += 40 * time.Millisecond {
+		t.Run(before.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				first, rival := lab.New(mem), lab.New(mem)
+				c := newClient(t, first)
+				gate := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+				holder := inBackground(t.Context(), c, "k", mongolock.TTL(time.Hour))
+				time.Sleep(time.Second)
+				w := inBackground(t.Context(), newClient(t, rival), "k", mongolock.TTL(time.Hour))
+				time.Sleep(time.Second)
+				release(t, gate)
+				h := <-holder // its grant shows the rival in line
+				require.NoError(t, h.err)
+				time.Sleep(5 * time.Second)
+				first.All(func(_ context.Context, call *lab.Call) error {
+					if call.Op == lab.Release {
+						time.Sleep(240 * time.Millisecond) // a slow network
+					}
+					_ = call.Do()
+					return nil
+				})
+				require.NoError(t, mem.Notify(t.Context(), store.Notice{})) // as when the feed is opened again
+				time.Sleep(before)
+				start := time.Now()
+				release(t, h.lease)
+				if l := within(t, "told early", start, w, time.Second); l != nil {
+					release(t, l)
+				}
+				t.Log(rival.Counts())
+			})
+		})
+	}
+}
+
+// Who is granted a permit tells the first behind it that allows more, also if a dead waiter stands between.
+func TestADeadWaiterHidesNoneBehindItThatAllowsMorePermits(t *testing.T) {
+	for mode, limit := range map[store.Mode]int{store.Permits: 2, store.Exclusive: 1} {
+		t.Run(string(mode), func(t *testing.T) {
+			lab.Test(t, func(t *testing.T, s *lab.Store) {
+				holder := newClient(t, s)
+				one, two := acquire(t, holder, "k", mongolock.OneOf(2)), acquire(t, holder, "k", mongolock.OneOf(2))
+				waits := []<-chan result{inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))}
+				time.Sleep(time.Second)
+				_, err := s.Acquire(t.Context(), store.Claim{
+					Ref: store.Ref{Key: "k", ID: "dead", Mode: mode}, Limit: limit, TTL: time.Minute, Place: store.NewPlace(mode, limit, 1, "dead"),
+				})
+				require.ErrorIs(t, err, mongolock.ErrHeld)
+				for range 2 {
+					waits = append(waits, inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(4)))
+					time.Sleep(time.Second)
+				}
+				time.Sleep(2 * store.PlaceFor)
+				freed := time.Now()
+				release(t, one)
+				for i, wait := range waits {
+					r := <-wait
+					require.NoError(t, r.err)
+					assert.Zero(t, r.when.Sub(freed), "until waiter %d has its permit", i)
+					defer release(t, r.lease)
+				}
+				release(t, two)
+			})
+		})
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -223,5 +224,40 @@ func TestAWriterJoinsTheLineAsSoonAsItIsFirstOfItsProcess(t *testing.T) {
 		w := <-wait
 		require.NoError(t, w.err)
 		release(t, w.lease)
+	})
+}
+
+// Two thousand waiters of one process must not storm a store that refuses, and none of them waits
+// for long once it answers.
+func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		keys := fewer.Of(2000)
+		other, c := newClient(t, b.Mem), newClient(t, b)
+		for i := range keys {
+			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())
+		}
+		var waits []<-chan result
+		for i := range keys {
+			waits = append(waits, inBackground(t.Context(), c, fmt.Sprint("k", i)))
+		}
+		time.Sleep(5 * time.Second)
+		var claims atomic.Int64
+		b.On(lab.Acquire, func(context.Context, *lab.Call) error {
+			claims.Add(1)
+			return fmt.Errorf("refused (%w)", store.ErrNotApplied)
+		})
+		time.Sleep(time.Minute) // virtual: the holders have run out
+		before := claims.Load()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, claims.Load()-before, int64(2*60+1), "claims in a minute")
+		assert.GreaterOrEqual(t, claims.Load()-before, int64(60), "claims in a minute")
+		b.All(nil)
+		start := time.Now()
+		for _, wait := range waits {
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+		}
+		tookBetween(t, start, 0, 10*time.Second)
 	})
 }

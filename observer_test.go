@@ -16,6 +16,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -293,5 +295,198 @@ func TestReleaseAndTransferGetTheContextOfTheirOperation(t *testing.T) {
 		_ = (<-next).Release()
 		assert.Equal(t, mongolock.OpTransfer, of(lab.Transfer), "the operation of Transfer")
 		assert.Equal(t, mongolock.OpRelease, of(lab.Release), "the operation of Release")
+	})
+}
+
+// ended is the context of a call: cancelled, or with a deadline in a second.
+func ended(t *testing.T, how string) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	switch how {
+	case "deadline":
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	case "later":
+		time.AfterFunc(time.Second, cancel)
+	default:
+		cancel()
+	}
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestEveryEndOfACallHasItsName(t *testing.T) {
+	calls := map[string]struct {
+		call func(t *testing.T, locks *mongolocktest.Locker) error
+		want string
+	}{
+		"a grant": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			lease, err := locks.TryAcquire(t.Context(), "k")
+			_ = lease.Release()
+			return err
+		}, mongolock.OutcomeGranted},
+		"a refusal": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			locks.Hold("k")
+			_, err := locks.TryAcquire(t.Context(), "k")
+			return err
+		}, mongolock.OutcomeHeld},
+		"MaxWait": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			locks.Hold("k")
+			_, err := locks.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+			assert.ErrorIs(t, err, mongolock.ErrHeld)
+			return err
+		}, mongolock.OutcomeTimeout},
+		"MaxWait, after a fault": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			release := locks.Hold("k")
+			time.AfterFunc(500*time.Millisecond, func() { locks.Fail(errors.New("down")); release() })
+			_, err := locks.Acquire(t.Context(), "k", mongolock.MaxWait(2*time.Second))
+			return err
+		}, mongolock.OutcomeTimeout},
+		"a deadline": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			locks.Hold("k")
+			_, err := locks.Acquire(ended(t, "deadline"), "k")
+			return err
+		}, mongolock.OutcomeTimeout},
+		"a cancel": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			locks.Hold("k")
+			_, err := locks.Acquire(ended(t, "later"), "k")
+			return err
+		}, mongolock.OutcomeCancelled},
+		"a context that had ended": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			_, err := locks.Acquire(ended(t, "before"), "k")
+			return err
+		}, mongolock.OutcomeCancelled},
+		"a wait under a lease that was lost": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			lease, err := locks.Acquire(t.Context(), "mine", mongolock.MaxHold(time.Second))
+			require.NoError(t, err)
+			locks.Hold("k")
+			_, err = locks.Acquire(lease.Context(t.Context()), "k")
+			return err
+		}, mongolock.OutcomeCancelled},
+		"a lost lease": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			lease, err := locks.Acquire(t.Context(), "k")
+			require.NoError(t, err)
+			locks.Lose("k")
+			return lease.Release()
+		}, mongolock.OutcomeLost},
+		"MaxHold": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			lease, err := locks.Acquire(t.Context(), "k", mongolock.MaxHold(time.Second))
+			require.NoError(t, err)
+			<-lease.Done()
+			return lease.Err()
+		}, mongolock.OutcomeLost},
+		"a released lease": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			lease, err := locks.Acquire(t.Context(), "k")
+			require.NoError(t, errors.Join(err, lease.Release()))
+			return lease.Renew(t.Context())
+		}, mongolock.OutcomeReleased},
+		"an outage": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			locks.Fail(errors.New("down"))
+			defer locks.Fail(nil)
+			_, err := locks.TryAcquire(t.Context(), "k")
+			return err
+		}, mongolock.OutcomeUnknown},
+		"an outage that changed nothing, after a deadline of the driver": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			locks.Fail(fmt.Errorf("%w: %w", store.ErrNotApplied, context.DeadlineExceeded))
+			defer locks.Fail(nil)
+			_, err := locks.TryAcquire(t.Context(), "k")
+			return err
+		}, mongolock.OutcomeFailed},
+		"another mode": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			lease, err := locks.Acquire(t.Context(), "k", mongolock.Shared())
+			require.NoError(t, err)
+			defer lease.Release()
+			_, err = locks.TryAcquire(t.Context(), "k", mongolock.OneOf(2))
+			return err
+		}, mongolock.OutcomeFailed},
+		"a closed client": {func(t *testing.T, locks *mongolocktest.Locker) error {
+			require.NoError(t, locks.Close())
+			_, err := locks.Acquire(t.Context(), "k")
+			return err
+		}, mongolock.OutcomeCancelled},
+	}
+	for name, c := range calls {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				err := c.call(t, mongolocktest.New(t))
+				assert.Equal(t, c.want, mongolock.OutcomeOf(err), "the outcome of %v", err)
+			})
+		})
+	}
+}
+
+type observedKey struct{}
+
+// A spanObserver puts each operation into the context of the calls made for it, as a
+// tracer does.
+type spanObserver struct{ *opLog }
+
+func (s spanObserver) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	ctx, end := s.opLog.Begin(ctx, of)
+	return context.WithValue(ctx, observedKey{}, of.Op), end
+}
+
+// recordOps returns a store, and the operation that the last call of each kind belonged to.
+func recordOps() (s *lab.Store, of func(lab.Op) any) {
+	s = lab.New(memstore.New())
+	var ops sync.Map
+	s.Each = func(c *lab.Call) { ops.Store(c.Op, c.Context.Value(observedKey{})) }
+	return s, func(call lab.Op) any { op, _ := ops.Load(call); return op }
+}
+
+func TestStoreCallsGetTheContextOfTheirOperation(t *testing.T) {
+	s, of := recordOps()
+	client := newClient(t, s, mongolock.WithObserver(spanObserver{newOpLog()}))
+	lease := acquire(t, client, "k")
+	_ = lease.Renew(t.Context())
+	_ = lease.Release()
+	assert.Equal(t, mongolock.OpAcquire, of(lab.Acquire), "the operation of Acquire")
+	assert.Equal(t, mongolock.OpHold, of(lab.Renew), "that under which the lease is renewed")
+}
+
+func TestAWaitThatIsGrantedAfterAFaultEndsWithoutAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpLog()
+		locks := mongolocktest.New(t, mongolock.WithObserver(o))
+		release := locks.Hold("k")
+		granted := make(chan *mongolock.Lease)
+		go func() {
+			lease, _ := locks.Acquire(t.Context(), "k")
+			granted <- lease
+		}()
+		synctest.Wait()
+		locks.Fail(errors.New("down"))
+		release()
+		time.Sleep(time.Second)
+		locks.Fail(nil)
+		lease := <-granted
+		o.want(t, "acquire k token=2 count=1 ok", "wait k token=0 count=1 ok")
+		_ = lease.Release()
+	})
+}
+
+// A closeOnHold is an observer that closes its client at the moment when a lease begins.
+type closeOnHold struct {
+	*opLog
+	client *mongolock.Client
+	closed chan error
+}
+
+func (c *closeOnHold) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	ctx, end := c.opLog.Begin(ctx, of)
+	if of.Op == mongolock.OpHold {
+		go func() { c.closed <- c.client.Close() }()
+		time.Sleep(time.Millisecond)
+	}
+	return ctx, end
+}
+
+func TestAHoldThatBeginsAsItsClientClosesIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &closeOnHold{opLog: newOpLog(), closed: make(chan error)}
+		c.client = connect(memstore.New(), mongolock.WithObserver(c))
+		lease, err := c.client.TryAcquire(t.Context(), "k")
+		assert.Nil(t, lease)
+		assert.ErrorIs(t, err, mongolock.ErrClosed)
+		assert.NoError(t, <-c.closed)
+		c.wantNoneUnderWay(t)
 	})
 }

@@ -32,25 +32,6 @@ func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
 	})
 }
 
-func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
-		time.Sleep(20 * time.Second)
-		require.NoError(t, l.Renew(t.Context())) // the store would honour the lease until 50 s
-		b.Mem.Break(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, "why", false)
-		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrBroken)
-		lost := time.Now()
-		synctest.Wait()
-		mustBeHeld(t, b, "k")
-		time.Sleep(time.Second - 1)
-		mustBeHeld(t, b, "k")
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		mustBeFree(t, b, "k")
-		tookBetween(t, lost, time.Second, time.Second)
-	})
-}
-
 func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		b.On(lab.Release, lab.Slow(time.Second, 0))
@@ -187,6 +168,7 @@ type slowLog struct {
 }
 
 func (s slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
 func (s slowLog) Handle(context.Context, slog.Record) error {
 	select {
 	case s.begun <- struct{}{}:

@@ -14,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // streamOfReaders keeps a key shared without a gap: each reader, with a client of its own,
@@ -123,4 +124,69 @@ func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 			release(t, (<-writer).lease)
 		})
 	}
+}
+
+func TestAReaderWhoseWriterWasServedAndRanOutDoesNotWaitForTheEndOfItsPlace(t *testing.T) {
+	for name, late := range map[string]time.Duration{
+		"served at once":                         time.Millisecond,
+		"served after the reader saw a free key": 300 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) { readsAfterItsWriter(t, late) })
+	}
+}
+
+// readsAfterItsWriter has a writer in line be served late after the reader before it is over.
+func readsAfterItsWriter(t *testing.T, late time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		claims := 0
+		claim := func(mode store.Mode, ttl time.Duration, p store.Place) error { // of a process that is killed
+			claims++
+			limit := 0
+			if mode == store.Exclusive {
+				limit = 1
+			}
+			_, err := s.Acquire(t.Context(), store.Claim{
+				Ref: store.Ref{Key: "k", ID: fmt.Sprint("dead-", claims), Mode: mode}, Limit: limit, TTL: ttl, Place: p, Owner: "dead",
+			})
+			return err
+		}
+		require.NoError(t, claim(store.Shared, 3*time.Second, ""))
+		place := store.NewPlace(store.Exclusive, 1, 1, "dead")
+		require.ErrorIs(t, claim(store.Exclusive, 30*time.Second, place), store.ErrHeld) // its place keeps readers out for 30 s
+		began := time.Now()
+		wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.Shared())
+		time.Sleep(3*time.Second + late) // virtual: the reader that was there is over
+		require.NoError(t, claim(store.Exclusive, 2*time.Second, place))
+		r := <-wait
+		require.NoError(t, r.err)
+		assert.InDelta(t, (5*time.Second + late).Seconds(), r.when.Sub(began).Seconds(), 0.1, "the writer is over after some five seconds, and its place would be after thirty")
+		release(t, r.lease)
+	})
+}
+
+// This controls TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut: if readers ignore the
+// line, they do keep it out.
+func TestControlReadersThatIgnoreTheLineKeepAWriterOut(t *testing.T) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
+		s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error { // readers join although a writer waits
+			if call.Claim.Mode != store.Exclusive {
+				all, _ := s.Mem.Look(ctx, []string{call.Key})
+				for _, w := range all[0].Line {
+					_, _ = s.Mem.Leave(ctx, call.Key, w.Place, false)
+				}
+			}
+			return call.Do()
+		})
+		stop := streamOfReaders(t, s, 4*time.Second)
+		defer stop()
+		time.Sleep(10*time.Second + 700*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		l, err := newClient(t, s).Acquire(ctx, "k")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "the writer got in, so the test proves nothing")
+		if l != nil {
+			release(t, l)
+		}
+	})
 }

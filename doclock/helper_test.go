@@ -3,7 +3,9 @@ package doclock
 import (
 	"context"
 	"crypto/rand"
+	"flag"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -112,4 +116,50 @@ func (r record) holder() (h mongolease.Holder) {
 	for _, h = range r.Holders {
 	}
 	return h
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests wait for time to pass more than they compute.
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set("8")
+	}
+	testserver.SkipExamples("^Example", "mongodb")
+	testserver.SkipExamples("^ExampleDocument_SaveAndRelease$", "transactions")
+	testchild.Main(m, testchild.Roles{"worker": testchild.As(workUntilKilled)})
+}
+
+// A replicaSet is a set in memory, for tests in virtual time.
+type replicaSet struct{ *docset.Set }
+
+func newReplicaSet(ahead time.Duration) *replicaSet { return &replicaSet{docset.New(ahead)} }
+
+// collection is the collection that all tests on the set use, through a client of its own.
+func (s *replicaSet) collection(t *testing.T) *mongo.Collection { return s.over(t, docset.None) }
+
+// over is collection through a network that is in trouble.
+func (s *replicaSet) over(t *testing.T, trouble docset.Trouble) *mongo.Collection {
+	t.Helper()
+	return s.Client(t, trouble).Database("d").Collection("orders")
+}
+
+// Each of these takes one safety out of the filters of a store, for the control of the
+// tests that show what it is for.
+
+// byKeyAlone leaves commands that do not name the acquisition.
+func byKeyAlone(what mongolease.Step, filter bson.D) bson.D {
+	switch what {
+	case mongolease.Acquire, mongolease.TakeOver, mongolease.Wait, mongolease.Refresh:
+		return filter
+	}
+	return without(filter, func(field string) bool { return strings.HasPrefix(field, "lock.") && field != "lock.saves" })
+}
+
+// savesInAnyOrder leaves saves that do not ask whether a later one was written.
+func savesInAnyOrder(_ mongolease.Step, filter bson.D) bson.D {
+	return without(filter, func(field string) bool { return field == "lock.saves" })
+}
+
+func without(filter bson.D, drop func(field string) bool) bson.D {
+	return slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool { return drop(e.Key) })
 }

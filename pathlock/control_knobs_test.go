@@ -3,8 +3,10 @@
 package pathlock_test
 
 import (
+	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -56,4 +58,18 @@ func ledgerShows(t *testing.T, where place, env ...string) {
 	assert.True(t, shown(g), "%d grants, and no conflict or fault: the test cannot fail", len(g.spans))
 	conflicts, _ := g.replay()
 	t.Logf("shown after %d grants and %d kills: %d conflicts, %d faults", len(g.spans), g.kills, len(conflicts), len(g.faults))
+}
+
+// The control: where reservations are ignored, shared locks that come and go keep the waiter out for as
+// long as it waits.
+func TestControlAnExclusiveWaiterWhoseReservationIsIgnoredStarves(t *testing.T) {
+	knob.PathReservationIgnored = true
+	t.Cleanup(func() { knob.PathReservationIgnored = false })
+	for on := range inVirtualTime {
+		t.Run(on, func(t *testing.T) {
+			waited, err := waitAmongReaders(t, on)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, "it was served: the reservation is not what keeps it from starving")
+			assert.InDelta(t, patience, waited, float64(time.Second))
+		})
+	}
 }

@@ -2,14 +2,19 @@ package mongostore
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+	"github.com/mongolock/mongolock/store"
 )
 
 // Any document under a key is read without a panic. A document that is not entirely ours is
@@ -77,4 +82,127 @@ func TestATTLThatNoDurationHoldsIsNotShort(t *testing.T) {
 		assert.Equal(t, !foreign, ok)
 		assert.True(t, foreign || h.TTL > 365*24*time.Hour, "%v", h.TTL)
 	}
+}
+
+// lockDocument returns a document that this library writes.
+func lockDocument(t testing.TB, more ...bson.E) []byte {
+	t.Helper()
+	now := bson.DateTime(1_767_225_600_000)
+	raw, err := bson.Marshal(append(bson.D{
+		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"},
+		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
+			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: mongolease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
+			{Key: mongolease.FieldTTL, Value: int64(1000)}, {Key: mongolease.FieldBeat, Value: int64(1)}, {Key: mongolease.FieldEpoch, Value: bson.ObjectID{3}},
+		}}}},
+		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: int64(1)}, {Key: fieldAt, Value: now},
+	}, more...))
+	require.NoError(t, err)
+	return raw
+}
+
+func marshalled(t testing.TB, d bson.D) []byte {
+	t.Helper()
+	raw, err := bson.Marshal(d)
+	require.NoError(t, err)
+	return raw
+}
+
+// A document of any shape is read without a panic, and one that does not have our
+// mark is not touched by a claim, a release or a renewal, whatever else is in it.
+func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
+	f.Add(lockDocument(f))
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", "s:b:2"}}, bson.E{Key: mongolease.FieldWaits, Value: bson.D{
+		{Key: "x:a:1", Value: bson.D{{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldSeen, Value: bson.DateTime(1)}}}, {Key: "s:b:2", Value: 1},
+	}}))
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", 7}}))
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: "x:a:1"}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldExpireAt, Value: bson.DateTime(0)}}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 2}, {Key: fieldHolders, Value: bson.A{1}}}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 1.5}, {Key: fieldMark, Value: bson.D{}}, {Key: fieldRev, Value: nil}}))
+	f.Add([]byte{5, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		record := readRecord(raw)
+		_ = record.Status("k", time.Now())
+		_ = readGrant(raw, "ID")
+		if record.Stranger == "" && (len(record.mode) == 0 && record.rev == 0 && record.expireAt.IsZero()) {
+			t.Fatal("taken for ours with nothing in it")
+		}
+		if !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
+			leftAlone(t, raw)
+		}
+	})
+}
+
+// leftAlone inserts a foreign document into a database, and sends what the store sends.
+func leftAlone(t *testing.T, raw []byte) {
+	var doc bson.D
+	if bson.Unmarshal(raw, &doc) != nil {
+		return
+	}
+	mine := bson.D{{Key: "_id", Value: "k"}}
+	seen := map[string]bool{"_id": true}
+	for _, e := range doc {
+		if seen[e.Key] {
+			return // no server accepts a name twice
+		}
+		seen[e.Key] = true
+		mine = append(mine, e)
+	}
+	now, db := time.UnixMilli(1_767_225_600_000), docdb.New()
+	send := func(d bson.D) (bson.Raw, bool) {
+		text, err := bson.Marshal(d)
+		if err != nil {
+			return nil, false
+		}
+		c, err := docdb.Parse(text)
+		if err != nil {
+			return nil, false // a type that the database in memory does not have
+		}
+		answer, _ := db.Do(c, now, false)
+		out, err := bson.Marshal(answer)
+		return out, err == nil
+	}
+	if _, ok := send(bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{mine}}, {Key: "$db", Value: "d"}}); !ok {
+		return
+	}
+	before := db.Docs("d.c")
+	claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
+	tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
+	update := bson.D(claim.document(tenure).Set(fieldRev, tenure.Rev))
+	renewal := mongolease.Extend("", holder("ID"), mongolease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
+	for _, command := range []bson.D{
+		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: int64(1)})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
+		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
+		{{Key: "query", Value: ours("k", exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
+		{{Key: "query", Value: ours("k", lock.Among("x:a:1"))}, {Key: "update", Value: append(bson.D(lock.Without("x:a:1")), stampAt)}},
+		{{Key: "query", Value: ours("k", unheld, unawaited)}, {Key: "remove", Value: true}},
+	} {
+		_, ok := send(append(append(bson.D{{Key: "findAndModify", Value: "c"}}, command...), bson.E{Key: "$db", Value: "d"}))
+		require.True(t, ok, "not answered")
+	}
+	after := db.Docs("d.c")
+	require.Len(t, after, len(before), "a foreign document was touched: %v", before)
+	require.Len(t, after, 1, "a foreign document was touched: %v", before)
+	require.Equal(t, 1, db.Len(), "a foreign document was touched: %v, %v", before, after)
+}
+
+// Keys, notes and owners come back byte for byte from a document.
+func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
+	for _, s := range []string{"nightly-report", "$x", "a.b", "\x00", "🔒", "a/b", " ", strings.Repeat("k", 1024)} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, key, note string) {
+		if !utf8.ValidString(key) || !utf8.ValidString(note) {
+			return // no client takes them
+		}
+		now := time.UnixMilli(1_767_225_600_000)
+		claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
+		tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
+		set := claim.document(tenure).Set(fieldRev, tenure.Rev)[0].Value.(bson.D)
+		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
+		r := readRecord(raw)
+		if r.Stranger != "" || r.key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {
+			t.Fatalf("%q and %q came back as %+v", key, note, r)
+		}
+	})
 }
