@@ -49,7 +49,7 @@ func (h *storeAndShell) Age(key string, p store.Place, by time.Duration) error {
 // without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
-	{{Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
+	{{Key: "mode", Value: "exclusive"}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
 	{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	{{Key: "mongolock", Value: "1"}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	{{Key: "mongolock", Value: 1.5}, {Key: "expireAt", Value: time.UnixMilli(1)}},

@@ -82,7 +82,7 @@ func TestControlWithoutTheMarkAStrangersDocumentIsChanged(t *testing.T) {
 	f := newFixture(t)
 	faulty(t, &knob.MarkIgnored)
 	h := &storeAndShell{Store: f.store, coll: f.coll}
-	h.shape.Store(1) // has our fields, expired
+	h.shape.Store(1) // has our fields, of our types, expired
 	intact, err := h.Foreign("k")
 	require.NoError(t, err)
 	_, err = f.store.Acquire(f.ctx(), f.placed("k"))
