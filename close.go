@@ -76,8 +76,9 @@ func (c *Client) leftBehind(all []*holding) error {
 		}
 	}
 	for _, h := range c.queues.unsettled() {
-		_, err := h.outcome()
-		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.ref.Key, err))
+		if settled, err := h.outcome(); !settled { // its own Release may be about to take it out
+			errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.ref.Key, err))
+		}
 	}
 	for _, ref := range c.cleaner.Left() {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", ref.Key, ErrOutcomeUnknown))

@@ -126,7 +126,7 @@ func (qs *queues) read(key string) {
 // saw handles what a read showed of one key, and reports whether that has changed.
 func (qs *queues) saw(s *store.Status) (changed bool) {
 	q := qs.byKey.All[s.Key]
-	if q != nil && q.holder != nil && q.holder.terms.yields && q.holder.isAmong(s.Holders) && len(s.Waiting("", "")) > 0 {
+	if q != nil && q.holder != nil && q.holder.terms.yields && q.holder.isAmong(s.Holders) && len(s.Waiting("")) > 0 {
 		q.holder.heardWaiter() // a read from before its grant may show the place that it waited at
 	}
 	switch {
@@ -139,5 +139,5 @@ func (qs *queues) saw(s *store.Status) (changed bool) {
 	last := q.view.Seen
 	q.view.Read(s, qs.clock.Now())
 	q.head.poke()
-	return last == nil || !line.SameHolders(last, s)
+	return last == nil || line.Changed(last, s)
 }

@@ -131,9 +131,10 @@ func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) 
 		b.On(lab.Acquire, lab.Slow(0, 100*time.Millisecond))
 		// Another process gets the key between the release and the head's claim, and dies.
 		_, _ = b.Mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}})
-		seen, err := c.Inspect(t.Context(), "k")
-		require.NoError(t, err)
-		brief.Pass = seen.Line[0].Place
+		brief.Place = store.NewPlace(brief.Mode, brief.Limit, 1, "")
+		_, err := b.Mem.Acquire(t.Context(), brief)
+		require.ErrorIs(t, err, store.ErrHeld)
+		brief.Unseen = time.Now()
 		_, err = b.Mem.Acquire(t.Context(), brief)
 		require.NoError(t, err)
 		start := time.Now()

@@ -34,7 +34,7 @@ func TestOneThatPollsOutsideAFullLineIsServed(t *testing.T) {
 		out := inBackground(t.Context(), newClient(t, b, mongolock.WithoutFeed()), "k", mongolock.TTL(time.Hour))
 		time.Sleep(time.Second)
 		for _, p := range places {
-			_, err := mem.Leave(t.Context(), "k", p, false)
+			_, err := mem.Leave(t.Context(), "k", p)
 			require.NoError(t, err)
 		}
 		release(t, gate)

@@ -29,8 +29,10 @@ func (c *Client) freed(key string) {
 
 // tellOf tells those whose turn it is by a status.
 func (c *Client) tellOf(s *store.Status) {
-	waiting := s.Waiting("", "")
-	c.watch.Announce(wake.Offers(s.Key, waiting, s.Offered(waiting))...)
+	waiting := s.Waiting("")
+	n := s.Offered(waiting)
+	c.watch.Announce(wake.Offers(s.Key, waiting, n)...)
+	c.expect(s.Key, waiting, n, 0, s.Used)
 }
 
 // announceBeside announces a release while the command that frees the key is under way, if others
@@ -89,28 +91,69 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	if len(e.Line) == 0 {
 		return nil
 	}
-	n := store.Status{}.Offered(e.Line)
-	if h.keep() > 0 {
+	c, n, used := h.client, store.Status{}.Offered(e.Line), h.client.clock.Since(h.granted)
+	if keep := h.keep(); keep > 0 {
+		c.expect(h.ref.Key, e.Line, n, keep, used)
 		return wake.Notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
 	if e.Left > 0 {
 		n = store.Status{Mode: h.terms.mode}.OfferedBeside(e.Line, e.Left)
 	}
+	c.expect(h.ref.Key, e.Line, n, 0, used)
 	return wake.Offers(h.ref.Key, e.Line, n)
 }
 
-// removePlace takes a place out of the line that was offered the key and did not take it.
-func (c *Client) removePlace(key string, p store.Place) {
-	if c.leaveLine(key, p, true) == nil {
-		c.watch.Announce(wake.Offer(key, p)...) // its waiter joins again, if it lives
+// expect makes sure that somebody comes for a key that will be offered to n of a line, after a lease that was
+// used for so long. They were told, and the next one. If they have all died nobody who lives knows that the
+// key is free: so this client looks a little before they are passed. It need not if it has the key itself by
+// then, or waits and knows.
+func (c *Client) expect(key string, waiting []store.Place, n int, after, used time.Duration) {
+	if n == 0 || len(waiting) <= n+1 || !c.watch.Announces() {
+		return
+	}
+	qs := &c.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if qs.drained.Load() {
+		qs.tellLast(key, waiting)
+		return
+	}
+	q := qs.of(key)
+	after += line.Patience(waiting[0], used) * 4 / 5
+	q.freedAt, q.expected = qs.clock.Now(), waiting
+	if q.check == nil {
+		q.check = time.AfterFunc(after, func() { c.background.Go(func() { c.seeWhoCame(key) }) })
+	} else {
+		q.check.Reset(after)
+	}
+}
+
+// seeWhoCame tells all who are in line of a key that is still offered to the same place.
+func (c *Client) seeWhoCame(key string) {
+	qs := &c.queues
+	qs.mu.Lock()
+	q := qs.of(key)
+	expected := q.expected
+	knows := q.holder != nil || q.head != nil && q.view.SawSince(q.freedAt)
+	q.check, q.expected = nil, nil
+	qs.mu.Unlock()
+	if knows || len(expected) == 0 { // an earlier call has seen to it
+		return
+	}
+	all, err := c.watch.Look(key)
+	if err != nil {
+		return // they find out by themselves
+	}
+	if waiting := all[0].Waiting(""); all[0].Offered(waiting) > 0 && waiting[0] == expected[0] {
+		c.watch.Announce(wake.Notices(store.KindMoved, key, waiting)...)
 	}
 }
 
 // leaveLine takes a place out of a line, and tells those whose turn it is then.
-func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
+func (c *Client) leaveLine(key string, p store.Place) error {
 	ctx, cancel := c.background.Within(context.Background(), releaseBound)
 	defer cancel()
-	s, err := c.store.Leave(ctx, key, p, silent)
+	s, err := c.store.Leave(ctx, key, p)
 	if err != nil {
 		if store.IsVerdict(err) {
 			return nil
@@ -118,7 +161,7 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 		c.logger.Debug("mongolock: a waiter's place was not given up yet", "key", key, "error", err)
 		return err
 	}
-	waiting := s.Waiting("", "")
+	waiting := s.Waiting("")
 	n := s.Offered(waiting)
 	behind := 0
 	switch {
@@ -126,13 +169,14 @@ func (c *Client) leaveLine(key string, p store.Place, silent bool) error {
 		behind = 1
 	case s.Mode != store.Exclusive && line.Reserves(p):
 		behind = 2 // it waited for more than they do; the first of them may be dead
-	case len(waiting) > 0 && line.Missed(&s, waiting[0]):
-		behind = 1
+	case line.EndsUntold(&s):
+		behind = 1 // it may not know when that is, nor that it is the first
 	}
 	told := wake.Notices(store.KindOffered, key, waiting[:n])
 	// These look at once: they would take KindNext for a release.
 	told = append(told, wake.Notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
 	c.watch.Announce(told...)
+	c.expect(key, waiting, n, 0, s.Used)
 	c.queues.Read([]store.Status{s})
 	return nil
 }

@@ -27,6 +27,9 @@ type queue struct {
 	served    store.Place      // that was granted last
 	others    []store.Place    // who waited when this client last released the key
 	othersAt  monotonic.Moment // when that was; zero: never
+	freedAt   monotonic.Moment // when this client last freed the key while many waited
+	expected  []store.Place    // they, until check
+	check     *time.Timer      // then this client sees whether one of them came; nil: no need
 	offeredAt monotonic.Moment // when this client was last offered the key, and nobody waited yet; zero: never
 }
 

@@ -41,6 +41,7 @@ type queues struct {
 	byKey      swept.Map[string, *queue]
 	waiting    int              // waiters in all queues
 	candidates int              // those of package leader among the waiters
+	slowUntil  monotonic.Moment // a place of this client was passed lately
 	place      store.Place      // of the next head that wants a key alone; empty: not made yet
 	probed     string           // the key whose head asks while claims fail; the others do not
 	probeAt    monotonic.Moment // not before that; zero: no claim fails
@@ -100,7 +101,9 @@ func (qs *queues) of(key string) *queue {
 		return q
 	}
 	q = &queue{key: key}
-	qs.byKey.Put(key, q, func(_ string, q *queue) bool { return q.head == nil && q.holder == nil && q.sharers == 0 })
+	qs.byKey.Put(key, q, func(_ string, q *queue) bool {
+		return q.head == nil && q.holder == nil && q.sharers == 0 && q.check == nil
+	})
 	return q
 }
 
@@ -222,6 +225,14 @@ func (qs *queues) sawLine(h *holding, e store.Ended) {
 	}
 }
 
+// lastTold is how many of a line are told of a key that is free by a client that will not look again. Those
+// who came last are the likeliest to live.
+const lastTold = 8
+
+func (qs *queues) tellLast(key string, waiting []store.Place) {
+	qs.watch.Announce(wake.Notices(store.KindNext, key, waiting[max(0, len(waiting)-lastTold):])...)
+}
+
 // drain ends the waits, refuses new calls of Acquire and gives up all places in lines.
 func (qs *queues) drain() {
 	qs.mu.Lock()
@@ -231,9 +242,13 @@ func (qs *queues) drain() {
 	}
 	close(qs.draining)
 	for _, key := range slices.Sorted(maps.Keys(qs.byKey.All)) {
-		if q := qs.byKey.All[key]; q.view.Joined {
+		q := qs.byKey.All[key]
+		if q.view.Joined {
 			q.view.Joined = false
 			qs.places.GiveUp(key, q.view.Place)
+		}
+		if q.check != nil && q.check.Stop() {
+			qs.tellLast(key, q.expected)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (h *holding) attempt(values context.Context, bound time.Duration) (done boo
 
 // ending asks the store to release the holding.
 func (h *holding) ending() store.Ending {
-	return store.Ending{Ref: h.ref, Keep: h.keep(), Line: len(h.whoWaits()) > 0}
+	return store.Ending{Ref: h.ref, Keep: h.keep(), Line: len(h.whoWaits()) > 0, Used: h.client.clock.Since(h.granted)}
 }
 
 // released handles the store's answer to a release. sure says that it tells who waits now:

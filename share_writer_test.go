@@ -173,7 +173,7 @@ func TestControlReadersThatIgnoreTheLineKeepAWriterOut(t *testing.T) {
 			if call.Claim.Mode != store.Exclusive {
 				all, _ := s.Mem.Look(ctx, []string{call.Key})
 				for _, w := range all[0].Line {
-					_, _ = s.Mem.Leave(ctx, call.Key, w.Place, false)
+					_, _ = s.Mem.Leave(ctx, call.Key, w.Place)
 				}
 			}
 			return call.Do()

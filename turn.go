@@ -15,11 +15,10 @@ import (
 type step int
 
 const (
-	toSleep  step = iota
-	toTake        // the lease that it was handed
-	toAsk         // for the key
-	toRead        // the key, while it sleeps
-	toRemove      // a place from the line, while it sleeps
+	toSleep step = iota
+	toTake       // the lease that it was handed
+	toAsk        // for the key
+	toRead       // the key, while it sleeps
 )
 
 // A move is a step with its arguments.
@@ -27,7 +26,6 @@ type move struct {
 	step  step
 	until monotonic.Moment // toSleep: until then; zero: until it is nudged
 	lease *Lease           // toTake
-	place store.Place      // toRemove
 	claim store.Claim      // toAsk: the place in the line, and hints
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 	told  bool             // toAsk: by a notice, that it is our turn
@@ -80,9 +78,10 @@ func (qs *queues) decide(w *waiter, now monotonic.Moment) move {
 	switch m := v.Next(now); {
 	case m.Ask:
 		w.asking = true
-		return move{step: toAsk, now: now, told: m.Told, claim: store.Claim{Place: v.Place, Pass: m.Pass, Offered: m.Offered, InLine: v.In, Held: held}}
-	case m.Remove != "":
-		return move{step: toRemove, place: m.Remove}
+		return move{step: toAsk, now: now, told: m.Told, claim: store.Claim{
+			Place: v.Place, Unseen: m.Unseen, Since: m.Since, Slow: now < qs.slowUntil,
+			Offered: m.Offered, InLine: v.In, Held: held,
+		}}
 	default:
 		return w.sleepUntil(m.Until)
 	}
@@ -118,6 +117,10 @@ func (qs *queues) untold(w *waiter, m move, h *holding) bool {
 	return mode == store.Permits && limit > w.terms.limit || line.RanOut(seen, now)
 }
 
+// slowFor is for how long a client whose place was passed says so. It is given more time: a slow process
+// loses one turn, not one in each wait.
+const slowFor = time.Minute
+
 // answered takes in the answer to a claim of the head, and returns whom to tell of it.
 func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease, tell []store.Notice, _ error) {
 	now := qs.clock.Now()
@@ -129,8 +132,8 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 		qs.recovered(now)
 	}
 	if lease != nil {
-		if m.claim.Pass != "" {
-			tell = wake.Offer(w.key, m.claim.Pass) // its waiter joins again, if it lives
+		if !m.claim.Unseen.IsZero() {
+			tell = wake.Notices(store.KindMoved, w.key, q.view.Passed(m.claim.Unseen)) // those who live join again
 		}
 		q.served, q.view = place, line.View{Seen: q.view.Seen}
 		return lease, tell, nil
@@ -144,6 +147,9 @@ func (qs *queues) answered(w *waiter, m move, lease *Lease, err error) (_ *Lease
 		w.refused, w.fault = true, nil
 		qs.watchFor(q)
 		q.view.Refused(&held.Status, m.now, now)
+		if q.view.Slow && !m.claim.Slow {
+			qs.slowUntil = now.Add(slowFor)
+		}
 		return nil, wake.Wanted(&held.Status), nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
 		// A claim that was not applied may have joined the line. One that goes on is seen to later: notGranted.

@@ -48,9 +48,6 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			}
 		case toRead:
 			c.background.Go(func() { c.queues.read(key) })
-		case toRemove:
-			silent := m.place
-			c.background.Go(func() { c.removePlace(key, silent) })
 		case toSleep:
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key, t)

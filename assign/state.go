@@ -181,7 +181,7 @@ func (s *State) readParts(ctx context.Context, client *mongolock.Client, name st
 		if err != nil || id < 0 || partKey(name, id) != status.Key {
 			continue
 		}
-		p := Part{Waits: len(status.Waiting("", "")) > 0}
+		p := Part{Waits: len(status.Waiting("")) > 0}
 		for _, h := range status.Holders {
 			if status.Live(h) {
 				of := 0

@@ -78,8 +78,8 @@ func (k *keyed) Release(ctx context.Context, e store.Ending) (store.Ended, error
 	return k.docStore.Release(ctx, e)
 }
 
-func (k *keyed) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	s, err := k.docStore.Leave(ctx, toKey(key), p, silent)
+func (k *keyed) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
+	s, err := k.docStore.Leave(ctx, toKey(key), p)
 	s.Key = fromKey(s.Key)
 	return s, err
 }

@@ -49,17 +49,17 @@ func TestTheLastInLineLeavesTheDocumentAsItWas(t *testing.T) {
 	before := contents(t, f.coll)
 	for name, end := range map[string]func(store.Ending){
 		"gives up": func(e store.Ending) {
-			_, err := f.store.Leave(t.Context(), e.Key, place, false)
+			_, err := f.store.Leave(t.Context(), e.Key, place)
 			require.NoError(t, err)
 			_, _ = f.store.Release(t.Context(), e)
 		},
 		"gives up once the document is free": func(e store.Ending) {
 			_, _ = f.store.Release(t.Context(), e)
-			_, err := f.store.Leave(t.Context(), e.Key, place, false)
+			_, err := f.store.Leave(t.Context(), e.Key, place)
 			require.NoError(t, err)
 		},
 		"gives up before a release that expects it": func(e store.Ending) {
-			_, err := f.store.Leave(t.Context(), e.Key, place, true)
+			_, err := f.store.Leave(t.Context(), e.Key, place)
 			require.NoError(t, err)
 			e.Line = true
 			_, _ = f.store.Release(t.Context(), e)

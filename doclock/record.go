@@ -63,6 +63,11 @@ func readLock(doc bson.Raw, field string) (r record) {
 			r.At, _ = mongobase.Time(v)
 		case fieldStamp:
 			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
+		case mongolease.FieldFreed:
+			r.Freed, _ = mongobase.Time(v)
+		case mongolease.FieldUsed:
+			ms, _ := v.AsInt64OK()
+			r.Used = time.Duration(ms) * time.Millisecond
 		case mongolease.FieldLine:
 			var lined bool
 			r.Line, lined = mongolease.ReadLine(v, lock.Lookup(mongolease.FieldWaits))

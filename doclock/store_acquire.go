@@ -163,12 +163,10 @@ func (k *claim) refused(image reply, err error) bool {
 }
 
 // takeOffer takes a document that nobody holds, by the claim's place alone: while that is the
-// first in line, or comes after none but the one that it passes, nobody else is granted the
-// document.
+// first in line nobody else is granted the document.
 func (k *claim) takeOffer(ctx context.Context) (reply, mongolease.Tenure, error) {
-	still, out := k.lock.Offered(k.lease.Place, k.lease.Pass)
-	who := append(k.ours(), mongolease.Lacks(k.path(fieldID)))
-	return k.take(ctx, mongolease.Offer, mongobase.After, out, append(who, still...)...)
+	who := append(k.ours(), mongolease.Lacks(k.path(fieldID)), k.lock.At(0, k.lease.Place))
+	return k.take(ctx, mongolease.Offer, mongobase.After, k.lock.Without(k.lease.Place), who...)
 }
 
 // takeOver puts the claim in the place of a holder that is over, or takes a document that has

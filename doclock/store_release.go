@@ -169,7 +169,7 @@ func (s *docStore) release(ctx context.Context, of store.Ending, e *ending) (rep
 			return image, err
 		}
 	}
-	image, err := s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.leavingAs(e, true))), mongobase.After)
+	image, err := s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.leavingAs(e, of.Used))), mongobase.After)
 	if err == nil && !residue {
 		s.tidy(ctx, of.Ref, image)
 	}
@@ -198,7 +198,7 @@ func (s *docStore) tidy(ctx context.Context, r store.Ref, left reply) {
 
 // Leave takes a place out of the line of a document, and the lock if nothing is left in it. It
 // answers with the lock as it is then.
-func (s *docStore) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+func (s *docStore) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	ctx, r, none := mongobase.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
 	filter, err := s.steps.Where(r, s.ours())
 	if err == nil {
@@ -209,7 +209,7 @@ func (s *docStore) Leave(ctx context.Context, key string, p store.Place, silent 
 	}
 	var image reply
 	if p != "" { // no path of a field has an empty part
-		image, err = s.steps.StepOut(ctx, filter, p, silent)
+		image, err = s.steps.StepOut(ctx, filter, p)
 	}
 	if err != nil {
 		return none, mongoerr.Mark(err)

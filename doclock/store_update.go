@@ -38,7 +38,12 @@ func (s *docStore) leaving(residue bool) update {
 	if !residue {
 		return update{}.Unset(string(s.lock))
 	}
-	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.path(fieldStamp))
+	return s.left(0)
+}
+
+// left is leaving with a residue, by a holder that had the lock for so long; 0: not known.
+func (s *docStore) left(used time.Duration) update {
+	u := s.lock.Freed(used).Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.path(fieldStamp))
 	for _, f := range []string{
 		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
 		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, mongolease.FieldYields, fieldBroken, fieldReleased, fieldSaves,
@@ -48,10 +53,10 @@ func (s *docStore) leaving(residue bool) update {
 	return u
 }
 
-// leavingAs is leaving, and adds the marks that the ending of a claim of one of many
-// leaves in the lock.
-func (s *docStore) leavingAs(e *ending, residue bool) update {
-	u := s.leaving(residue)
+// leavingAs is left, and adds the marks that the ending of a claim of one of many leaves in the
+// lock.
+func (s *docStore) leavingAs(e *ending, used time.Duration) update {
+	u := s.left(used)
 	switch {
 	case e == nil:
 	case e.done:

@@ -318,7 +318,7 @@ func (c *Candidate) successor(lease *mongolock.Lease) {
 	limit = lease.Context(limit)
 	for {
 		status, err := c.locker.(Inspector).Inspect(limit, c.key)
-		if err == nil && len(status.Waiting("", "")) > 0 || !backoff.Sleep(limit, lookAgain) {
+		if err == nil && len(status.Waiting("")) > 0 || !backoff.Sleep(limit, lookAgain) {
 			return
 		}
 	}

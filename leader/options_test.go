@@ -149,7 +149,7 @@ func TestACandidateKeepsItsPlaceWhateverItsClientsDefaultsAre(t *testing.T) {
 				place := func() (all []store.Place) {
 					looked, err := in.Look(t.Context(), []string{"billing"})
 					require.NoError(t, err)
-					return looked[0].Waiting("", "")
+					return looked[0].Waiting("")
 				}
 				time.Sleep(time.Second)
 				was := place()

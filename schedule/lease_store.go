@@ -250,7 +250,7 @@ func (*leaseStore) Transfer(context.Context, store.Ref, store.Claim) (store.Gran
 	return store.Grant{}, errNoSuchDuty
 }
 
-func (*leaseStore) Leave(context.Context, string, store.Place, bool) (store.Status, error) {
+func (*leaseStore) Leave(context.Context, string, store.Place) (store.Status, error) {
 	return store.Status{}, errNoSuchDuty
 }
 

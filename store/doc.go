@@ -66,7 +66,9 @@
 //     then if the first was applied, which the store answers with ErrGone. Many are asked for side
 //     by side, some of them of one key.
 //  15. Line. A place stands in the line from a refused claim until a grant to it, Leave, a grant
-//     that passes it, or until long after it is stale. Who joins comes last. A key is granted only
+//     that passes it, or until long after it is stale. Who joins comes last, and who was passed
+//     before those that came later. A record that stays says when a holder last left it, and for
+//     how long that one had it. A key is granted only
 //     in its turn ([Status].Turn): compared and swapped in the step of the grant, so that no
 //     place is passed that was not judged. A record that loses its last holder stays for its line, with
 //     no holders. The line only says who asks when: a place that is lost, or stays too long, costs

@@ -67,7 +67,7 @@ type HeldError struct {
 
 // Ahead returns how many waiters come before the claimant, or all if it does not wait.
 func (e *HeldError) Ahead() int {
-	line := e.Waiting(e.Place, "")
+	line := e.Waiting(e.Place)
 	if i := slices.Index(line, e.Place); i >= 0 && e.Place != "" {
 		return i
 	}

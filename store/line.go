@@ -89,8 +89,9 @@ const (
 type Waiter struct {
 	Place Place     `json:"place"`
 	Owner string    `json:"owner"`
-	Since time.Time `json:"since"` // when it joined the line
-	Seen  time.Time `json:"seen"`  // when it last said that it still waits
+	Since time.Time `json:"since"`          // when it joined the line
+	Seen  time.Time `json:"seen"`           // when it last said that it still waits
+	Slow  bool      `json:"slow,omitempty"` // its process was passed lately, although it lives
 }
 
 // Format shows the waiter under every verb of package fmt.
@@ -115,15 +116,58 @@ func (s Status) Stale(w Waiter) bool {
 	return !w.Seen.Add(most).After(s.Now)
 }
 
-// Waiting returns the places that count, in their order: without those that are stale, and passed.
+// Waiting returns the places that count, in their order: without those that are stale, but own.
 // own, which may be empty, counts always.
-func (s Status) Waiting(own, passed Place) (line []Place) {
+func (s Status) Waiting(own Place) (line []Place) {
 	for _, w := range s.Line {
-		if w.Place == own || w.Place != passed && !s.Stale(w) {
+		if w.Place == own || !s.Stale(w) {
 			line = append(line, w.Place)
 		}
 	}
 	return line
+}
+
+// calculated is how much may lie between two answers of when a holder ran out, where that is no date that
+// the record has.
+const calculated = 5 * time.Millisecond
+
+// Passes reports whether a claim passes a place that comes before its own.
+func (s Status) Passes(c *Claim, w Waiter) bool {
+	if c.Unseen.IsZero() || c.Place == "" || w.Seen.After(c.Unseen) || s.OfferedSince().After(c.Unseen.Add(calculated)) {
+		return false
+	}
+	mode, limit := w.Place.Mode()
+	return s.Free() || mode != Exclusive && mode == s.Mode && (mode == Shared || s.Taken()+w.Place.Weight() <= limit)
+}
+
+// OfferedSince returns since when the key is free, or partly free, for those in line: when a holder
+// last left, or ran out. It is zero if that is not known.
+func (s Status) OfferedSince() time.Time {
+	since := s.Freed
+	for _, h := range s.Holders {
+		if end := h.end(); !s.Live(h) && end.After(since) {
+			since = end
+		}
+	}
+	return since
+}
+
+// Joins returns at which index of a line a claim joins it: at the end, or, if it was passed, before
+// those that came later.
+func (c *Claim) Joins(line []Waiter) int {
+	if i := slices.IndexFunc(line, func(w Waiter) bool { return w.Since.After(c.Since) }); i >= 0 && !c.Since.IsZero() {
+		return i
+	}
+	return len(line)
+}
+
+// Stands returns what the store keeps of a claim that joins a line.
+func (c *Claim) Stands(now time.Time) Waiter {
+	w := Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now, Slow: c.Slow}
+	if !c.Since.IsZero() {
+		w.Since, w.Slow = c.Since, true
+	}
+	return w
 }
 
 // Offered returns how many of the first places in line may have the key now, in whatever order they
@@ -159,7 +203,12 @@ func (s Status) OfferedBeside(line []Place, taken int) (n int) {
 // Turn reports whether the line lets a claim have the key. A claim whose place is not in line
 // comes after all waiters. Turn takes no notice of holders that refuse the claim.
 func (s Status) Turn(c *Claim) bool {
-	line := s.Waiting(c.Place, c.Pass)
+	var line []Place
+	for _, w := range s.Line {
+		if w.Place == c.Place || !s.Stale(w) && !s.Passes(c, w) {
+			line = append(line, w.Place)
+		}
+	}
 	i := slices.Index(line, c.Place)
 	if i <= 0 || c.Place == "" {
 		return len(line) == 0 || i == 0

@@ -18,7 +18,7 @@ func TestAPlaceOfAnotherShapeIsOfferedNothing(t *testing.T) {
 		assert.Empty(t, mode, p)
 		assert.Zero(t, limit, p)
 		s := store.Status{Now: now, Line: []store.Waiter{{Place: p, Seen: now}}}
-		assert.Zero(t, s.Offered(s.Waiting("", "")), p)
+		assert.Zero(t, s.Offered(s.Waiting("")), p)
 		assert.False(t, s.Turn(&store.Claim{}), "%q: a newcomer comes after it", p)
 	}
 }
@@ -76,7 +76,7 @@ func TestWhatIsOfferedToALine(t *testing.T) {
 		for i, mode := range strings.Split(c.line, ",") {
 			s.Line = append(s.Line, store.Waiter{Place: store.Place(fmt.Sprint(mode, ":here:", i)), Seen: now})
 		}
-		line := s.Waiting("", "")
+		line := s.Waiting("")
 		assert.Equal(t, c.offered, s.Offered(line), "%+v", c)
 		for i, p := range line {
 			assert.Equal(t, i == 0 || i < c.offered, s.Turn(&store.Claim{Place: p}), "the turn of place %d of %+v", i, c)
@@ -110,9 +110,8 @@ func TestWhoCountsInALine(t *testing.T) {
 			if c.counted {
 				want = []store.Place{writer, reader}
 			}
-			assert.Equal(t, want, s.Waiting("", ""), "%+v", c)
-			assert.Equal(t, []store.Place{writer, reader}, s.Waiting(writer, ""), "%+v", c)
-			assert.Equal(t, []store.Place{reader}, s.Waiting(reader, writer), "%+v", c)
+			assert.Equal(t, want, s.Waiting(""), "%+v", c)
+			assert.Equal(t, []store.Place{writer, reader}, s.Waiting(writer), "%+v", c)
 		}
 	}
 }

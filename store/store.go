@@ -49,9 +49,17 @@ type Claim struct {
 	// nothing behind. If the line is full the claim does not join.
 	Place Place
 
-	// Pass names a place before Place whose waiter was offered the key and did not take it. The
-	// claim comes before it, and a grant takes it out of the line too.
-	Pass Place
+	// Unseen, if it is not zero, passes all places before Place that could have had the key since
+	// then, and whose waiters were not seen after it, by the store's clock: they did not take it. The
+	// claim comes before them, and a grant takes them out of the line too.
+	Unseen time.Time
+
+	// Since, if it is not zero, is when Place joined the line. If it is not there any more it was
+	// passed: it joins before those that came later, with that date, and is shown as Slow.
+	Since time.Time
+
+	// Slow says that another place of the claimant was passed lately: this one is shown as Slow, too.
+	Slow bool
 
 	// Yields is the address at which the claimant hears of those who wait for the key that it
 	// holds, by notices of KindWanted. Its holder is shown with it.
@@ -137,6 +145,11 @@ type Status struct {
 	Holders []Holder // expired ones included; ordered by Since, then ID
 	Line    []Waiter // those who wait, in their order, stale ones included
 	Now     time.Time
+
+	// Freed is when a holder last left while the record stayed, and Used how long it had the key, as
+	// it said. Zero if that is not known.
+	Freed time.Time
+	Used  time.Duration
 }
 
 // LogValue shows the status in a log, without the holders' IDs.
@@ -188,7 +201,8 @@ func (s Status) LeftOf(h Holder) time.Duration { return max(0, h.end().Sub(s.Now
 type Ending struct {
 	Ref
 	Keep time.Duration
-	Line bool // a hint: waiters are known to be in line
+	Line bool          // a hint: waiters are known to be in line
+	Used time.Duration // how long the claimant had the key, for those who wait; 0: not known
 }
 
 // Ended answers one Ending.
@@ -212,10 +226,9 @@ type Store interface {
 	// holder that is still there is removed too.
 	Release(ctx context.Context, e Ending) (Ended, error)
 
-	// Leave takes a place out of the line of a key. With silent, it does so only if the place is
-	// the first in line: its waiter was offered the key and did not take it. It returns the key as
-	// it is then; it is no error if the place is not there.
-	Leave(ctx context.Context, key string, p Place, silent bool) (Status, error)
+	// Leave takes a place out of the line of a key. It returns the key as it is then; it is no error
+	// if the place is not there.
+	Leave(ctx context.Context, key string, p Place) (Status, error)
 
 	// Transfer puts a new claim in the place of a live exclusive holder, in one
 	// step. It answers ErrGone and BrokenError for from as Renew does. The grant has a

@@ -68,7 +68,7 @@ func viewOf(s mongolock.Status) keyView {
 	if s.Mode == store.Permits {
 		v.Taken = s.Taken()
 	}
-	line := s.Waiting("", "")
+	line := s.Waiting("")
 	offered := line[:s.Offered(line)]
 	for _, w := range s.Line {
 		mode, limit := w.Place.Mode()

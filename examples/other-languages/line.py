@@ -11,9 +11,10 @@ from lock import ABSENT, THERE, Lock, clock
 
 class LockInLine(Lock):
     def acquire(self, timeout=math.inf):
-        self.first, self.since = [], clock()
+        self.before, self.passed = None, []
         try:
             super().acquire(timeout)
+            self._wake([{"kind": "moved", "to": to, "place": p} for p in self.passed if (to := p.split(":")[1])])
         finally:
             if self.place:  # we were not granted the key
                 self._insist(self._leave)
@@ -34,13 +35,20 @@ class LockInLine(Lock):
         return seen
 
     def _turn(self, seen):
-        """As in Lock. The first in line goes if it could have had the key for three seconds, and did not come."""
-        turn, first = super()._turn(seen), (seen or {}).get("line", [])[:1]
-        if turn or not self.free or first != self.first:
-            self.first, self.since = first, clock()
-        elif first and clock() > self.since + 3:
-            self._remove(first[0])
-        return turn
+        """As in Lock. Those before us who could have had the key for three seconds, and were not seen, do not count."""
+        turn, line = super()._turn(seen), (seen or {}).get("line", [])
+        if turn:
+            return turn
+        waits = (seen or {}).get("waits", {})
+        mine = line.index(self.place) if self.place in line else 0
+        before = [(p, waits.get(p, {}).get("seen")) for p in line[:mine]]
+        if not self.free or before != self.before:
+            self.before, self.since, self.passed = before, clock(), []
+        elif clock() > self.since + 3:
+            self.passed = line[:mine]
+
+    def _counts(self, waits, place):
+        return super()._counts(waits, place) and place not in self.passed
 
     def _stand(self, session, where, update, *dates):
         self.stood = clock()
@@ -54,9 +62,6 @@ class LockInLine(Lock):
     def _leave(self):
         self._tell(self._update({"line": self.place}, self._without(self.place)))
         self.place = None
-
-    def _remove(self, first):
-        self._tell(self._update({"line.0": first}, self._without(first)))
 
     def _without(self, place):
         return {"$pull": {"line": place}, "$unset": {f"waits.{place}": ""}}

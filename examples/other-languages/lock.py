@@ -93,7 +93,7 @@ class Lock:
             return None
         self.free = True
         before = line[:line.index(self.place)] if self.place in line else line
-        if any(p in waits and int(waits[p]["seen"]) + 90_000 > self._later(0) for p in before):
+        if any(self._counts(waits, p) for p in before):
             return None
         same = {"rev": seen["rev"]} | {f"holders.{i}.beat": h["beat"] for i, h in holders.items()}
         same |= {f"waits.{p}.seen": waits[p]["seen"] if p in waits else None for p in before}
@@ -105,9 +105,13 @@ class Lock:
             same |= {"line": line} if line else {"line.0": ABSENT}
         return same, gone
 
+    def _counts(self, waits, place):
+        return place in waits and int(waits[place]["seen"]) + 90_000 > self._later(0)
+
     def _claim(self, session, same, gone):
         """Takes the document over, if it is still as it was seen; inserts it, if there was none."""
         self.id, rev, sent, end = secrets.token_hex(13), secrets.randbits(52), clock(), self._later(self.ttl)
+        self.sent = sent
         holder = {"owner": self.owner, "note": "", "since": DatetimeMS(self._later(0)), "expireAt": DatetimeMS(end),
                   "ttl": int(self.ttl * 1000), "beat": next(beats), "epoch": EPOCH}
         set_ = {"mode": "exclusive", "holders": {self.id: holder}, "expireAt": DatetimeMS(end)}
@@ -165,7 +169,8 @@ class Lock:
     def _drop(self, session=None):
         """Takes our holder out of a document that others may wait for."""
         update = {"$unset": {f"holders.{self.id}": ""}, "$inc": {"rev": 1}}
-        update["$set"] = {"expireAt": DatetimeMS(self._later(90))}
+        update["$set"] = {"expireAt": DatetimeMS(self._later(90)), "used": math.ceil((clock() - self.sent) * 1000)}
+        update["$currentDate"] = {"freed": True}
         image = self._update({"mode": "exclusive", f"holders.{self.id}": THERE}, update, session)
         self._tell(image or self.locks.find_one({"_id": self.key}))  # the reply to an earlier copy may have been lost
 

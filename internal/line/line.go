@@ -8,7 +8,6 @@
 package line
 
 import (
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -18,30 +17,36 @@ import (
 
 // How long things may take.
 const (
-	Grace       = time.Second             // for the first in line to take a key that it is offered, before the next passes it
-	GracePolled = 2500 * time.Millisecond // if its process hears no notices
+	Grace       = time.Second             // for those before us to take a key that they are offered, before we pass them
+	GracePolled = 2500 * time.Millisecond // if the first of them hears no notices
 
-	refresh          = 25 * time.Second     // between two claims, which also keep the place
-	refreshMost      = 30 * time.Second     // a fifth more
-	refreshAmong     = 8 * time.Second      // if the place keeps sharers out: a writer's, or one of several permits
-	outside          = 3 * time.Second      // if the line is full
-	again            = 5 * time.Millisecond // if it was our turn and another was quicker
-	early            = 2 * time.Millisecond // if a notice came before the release that it tells of
-	earlyMost        = 500 * time.Millisecond
-	faultLeast       = 500 * time.Millisecond // between claims that fail
-	faultMost        = time.Second
-	furthest     int = 3 // places further back wait no longer than this one before they act
+	// Where leases are short, so are graces: a handoff takes no longer than a lease, which has its trips in it.
+	graceOfUses      = 4
+	graceLeast       = 150 * time.Millisecond
+	gracePolledLeast = 300 * time.Millisecond
+
+	slot      = 10 * time.Millisecond // between the second in line and the third, and so on: the first that lives passes the others
+	slotsMost = 400 * time.Millisecond
+
+	refresh      = 25 * time.Second     // between two claims, which also keep the place
+	refreshMost  = 30 * time.Second     // a fifth more
+	refreshAmong = 8 * time.Second      // if the place keeps sharers out: a writer's, or one of several permits
+	outside      = 3 * time.Second      // if the line is full
+	again        = 5 * time.Millisecond // if it was our turn and another was quicker
+	early        = 2 * time.Millisecond // if a notice came before the release that it tells of
+	earlyMost    = 500 * time.Millisecond
+	faultLeast   = 500 * time.Millisecond // between claims that fail
+	faultMost    = time.Second
 )
 
-// A Move is what is to be done next: a claim if Ask, otherwise to take Remove out of the line if
-// it is not empty, otherwise to sleep until Until. Offered and Pass belong to the claim. Told says
-// that a notice offered the key.
+// A Move is what is to be done next: a claim if Ask, otherwise to sleep until Until. Offered, Unseen and
+// Since belong to the claim. Told says that a notice offered the key.
 type Move struct {
 	Ask     bool
 	Offered bool
 	Told    bool
-	Pass    store.Place
-	Remove  store.Place
+	Unseen  time.Time
+	Since   time.Time
 	Until   monotonic.Moment
 }
 
@@ -52,6 +57,7 @@ type View struct {
 	Limit int
 	Place store.Place // of this process in the line
 	In    bool        // the place was seen in the line
+	Slow  bool        // and is shown as slow: it was passed, and stands there again
 
 	// Joined says that a claim with the place was sent and not granted: it may be in the line.
 	Joined bool
@@ -70,11 +76,20 @@ type View struct {
 	lost   int              // refusals in a row although it was our turn
 	faults *backoff.Backoff
 
-	index  int         // of our place among those that count; -1: it is not in line
-	first  store.Place // has been offered the key since then, and comes before us; empty: nobody
-	since  monotonic.Moment
-	beside []store.Place    // who was offered it then, it among them
-	next   monotonic.Moment // when a notice said that we come next; zero: none did
+	seenAt monotonic.Moment // when Seen came
+
+	index int       // of our place among those that count; -1: it is not in line
+	stood time.Time // since when our place stands in line, or stood there before it was passed; zero: it never did
+
+	first  store.Place      // comes before us, and has been offered the key since freed; empty: none does
+	freed  time.Time        // by the store's clock
+	learnt monotonic.Moment // when we saw it
+	unseen time.Time        // nobody before us was seen since then, and the key is free since
+	since  monotonic.Moment // the same by this process's clock
+	passed monotonic.Moment // when a claim that passes those before us was sent; zero: none was since freed
+
+	change monotonic.Moment // when the key was last seen to have changed; zero: never
+	steady time.Duration    // for how long it had not, then
 }
 
 // Refused takes in the refusal of a claim that was sent at sent: the key as it was then.
@@ -130,7 +145,7 @@ func (v *View) Recovered(at monotonic.Moment) {
 
 // HeardOffer takes in a notice that it is our turn.
 func (v *View) HeardOffer(now monotonic.Moment) {
-	v.turn, v.told, v.tries, v.next = true, now, 0, 0
+	v.turn, v.told, v.tries = true, now, 0
 }
 
 // WasOffered takes in such a notice that came before the waiter did: the release that it tells of
@@ -140,10 +155,11 @@ func (v *View) WasOffered(at monotonic.Moment) { v.told = at }
 // HeardNext takes in a notice that the key is offered to those before us. If it was before, somebody
 // had it meanwhile.
 func (v *View) HeardNext(now monotonic.Moment) {
-	if v.next = now; v.first != "" {
-		v.since, v.askAt = now, v.keep
+	if v.first != "" {
+		v.Away()
+		v.askAt = v.keep
 	}
-	v.askAt = min(v.askAt, now.Add(Grace))
+	v.askAt = min(v.askAt, now.Add(v.grace(v.Place)))
 }
 
 // Look says that something changed: ask at once.
@@ -151,7 +167,7 @@ func (v *View) Look() { v.look = true }
 
 // Away says that this process has the key itself, or may have it: to whom the key was offered before
 // is not known any more.
-func (v *View) Away() { v.first, v.beside = "", nil }
+func (v *View) Away() { v.first, v.freed, v.passed = "", time.Time{}, 0 }
 
 // Serves reports whether another waiter can take over the place.
 func (v *View) Serves(m store.Mode, limit, weight int) bool {
@@ -173,15 +189,10 @@ func (v *View) Next(now monotonic.Moment) Move {
 	if now < due {
 		return Move{Until: due}
 	}
-	m := Move{Ask: true, Offered: v.In && (v.turn || v.tries > 0), Told: v.In && v.told != 0}
-	if v.first != "" && !v.turn && now >= v.since.Add(v.delay(v.first)) {
-		if v.index == 1 {
-			m.Pass = v.first
-		} else {
-			m = Move{Remove: v.first}
-		}
-		v.beside = slices.DeleteFunc(v.beside, func(p store.Place) bool { return p == v.first })
-		v.first, v.askAt = "", now.Add(Grace) // until the answer is known
+	m := Move{Ask: true, Offered: v.In && (v.turn || v.tries > 0), Told: v.In && v.told != 0, Since: v.stood}
+	if v.first != "" && !v.turn && now >= v.passAt() {
+		m.Unseen, m.Offered = v.unseen, false
+		v.first, v.passed, v.askAt = "", now, now.Add(Grace) // until the answer is known
 	}
 	v.turn, v.look = false, false
 	return m

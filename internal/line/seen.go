@@ -12,38 +12,121 @@ import (
 
 // see remembers a status.
 func (v *View) see(s *store.Status, now monotonic.Moment) {
-	stayed := v.Seen != nil && v.joined(v.Seen).Equal(v.joined(s))
-	last := v.Seen
-	v.Seen = s
-	line := s.Waiting(v.Place, "")
+	if v.Seen == nil || Changed(v.Seen, s) {
+		v.steady = 0
+		if v.change != 0 {
+			v.steady = now.Sub(v.change)
+		}
+		v.change = now
+	}
+	v.Seen, v.seenAt = s, now
+	line := s.Waiting(v.Place)
 	v.index = slices.Index(line, v.Place)
 	v.In = v.index >= 0 && v.Place != ""
-	n := s.Offered(line)
-	switch {
-	case n == 0 || v.index < n:
+	if v.In {
+		w := v.waiter(v.Place)
+		v.stood, v.Slow = w.Since, w.Slow
+	}
+	if n := s.Offered(line); n == 0 || v.index < n {
 		v.Away()
-	case slices.Contains(v.beside, line[0]) && !taken(last, s, line[0]):
-		v.first = line[0]
-	default:
-		v.beside = slices.Clone(line[:n])
-		v.first, v.since = line[0], now
-		over := func(h store.Holder) bool { return !s.Live(h) }
-		// Nobody else had the key since the notice: we would have come closer. A holder that ran
-		// out shows that the release which it tells of was lost.
-		if v.next != 0 && v.index == n && stayed && !slices.ContainsFunc(s.Holders, over) {
-			v.since = v.next
+		return
+	}
+	freed := v.offeredSince(line[0])
+	if v.first != line[0] || !same(freed, v.freed) {
+		if !same(freed, v.freed) {
+			v.passed = 0
+		}
+		v.first, v.freed, v.learnt, v.unseen = line[0], freed, now, freed
+		if freed.IsZero() {
+			v.unseen = s.Now
 		}
 	}
-	v.next = 0
+	for _, p := range line[:v.index] {
+		if seen := v.waiter(p).Seen; seen.After(v.unseen) {
+			v.unseen = seen
+		}
+	}
+	if v.since = now.Add(v.unseen.Sub(s.Now)); v.since > now { // a date of another clock, from before an election
+		v.since = v.learnt
+	}
 }
 
-// taken reports whether somebody had the key between two looks so that it was not offered to p.
-func taken(last, s *store.Status, p store.Place) bool {
-	if !writes(p) && last.Mode != store.Exclusive && s.Mode != store.Exclusive {
-		return false
+// same reports whether two looks show the same release. When a holder ran out may be calculated each time.
+func same(a, b time.Time) bool { return a.Sub(b).Abs() < slot }
+
+// offeredSince returns since when a place has been offered the key: since that is free, or since the place
+// came. One that was passed came before that.
+func (v *View) offeredSince(p store.Place) time.Time {
+	freed := v.Seen.OfferedSince()
+	if w := v.waiter(p); !freed.IsZero() && w.Since.After(freed) {
+		return w.Since
 	}
-	return !SameHolders(last, s)
+	return freed
 }
+
+func (v *View) waiter(p store.Place) (w store.Waiter) {
+	if i := slices.IndexFunc(v.Seen.Line, func(w store.Waiter) bool { return w.Place == p }); i >= 0 {
+		return v.Seen.Line[i]
+	}
+	return w
+}
+
+// passAt is when we pass those before us, should they not take the key. Who learns late that it is free has
+// its slot all the same.
+func (v *View) passAt() monotonic.Moment {
+	at := v.since.Add(v.grace(v.first))
+	if v.passed != 0 {
+		at = max(at, v.passed.Add(v.grace(v.first)))
+	}
+	return max(at, v.learnt).Add(v.behind())
+}
+
+// behind returns how much later than the second in line we act, if all before us have died.
+func (v *View) behind() time.Duration {
+	return min(slot*time.Duration(max(0, v.index-1)), slotsMost)
+}
+
+// grace returns for how long a place must have been offered the key before it is passed. All who wait
+// must come to the same: so it depends on what the record says.
+func (v *View) grace(p store.Place) time.Duration {
+	if v.Seen == nil || v.waiter(p).Slow {
+		return Patience(p, 0)
+	}
+	d := Patience(p, v.Seen.Used)
+	if p.Address() == "" { // it polls as we do: the less often, the longer nothing has changed
+		d = max(d, min(3*v.steady, GracePolled))
+	}
+	return d
+}
+
+// Patience returns how long a place is waited for that is offered the key, after a lease that was used for
+// so long; 0: nobody knows for how long.
+func Patience(p store.Place, used time.Duration) time.Duration {
+	least, most := graceLeast, Grace
+	if p.Address() == "" {
+		least, most = gracePolledLeast, GracePolled
+	}
+	if used == 0 {
+		return most
+	}
+	return min(max(least, graceOfUses*used), most)
+}
+
+// Passed returns those that a granted claim passed, by the last look.
+func (v *View) Passed(unseen time.Time) (all []store.Place) {
+	for _, w := range v.Seen.Line {
+		if w.Place == v.Place {
+			break
+		}
+		if !w.Seen.After(unseen) {
+			all = append(all, w.Place)
+		}
+	}
+	return all
+}
+
+// SawSince reports whether our place is in line, and the key was seen since then.
+func (v *View) SawSince(t monotonic.Moment) bool { return v.In && v.seenAt > t }
 
 // RanOut reports whether a holder of that look has run out since.
 func RanOut(s *store.Status, now time.Time) bool {
@@ -66,36 +149,24 @@ func Behind(s *store.Status, line []store.Place, now time.Time) store.Place {
 	return ""
 }
 
-// Missed reports whether a waiter has not claimed since a live holder was granted the key, and need not
-// before that one may be over: it may not know when.
-func Missed(s *store.Status, p store.Place) bool {
-	i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == p })
-	return i >= 0 && slices.ContainsFunc(s.Holders, func(h store.Holder) bool {
-		seen := s.Line[i].Seen
-		return s.Live(h) && h.Since.After(seen) && s.Now.Add(s.LeftOf(h)).Before(seen.Add(refreshMost))
-	})
+// untold is how soon a holder that was not renewed lately may run out.
+const untold = 15 * time.Second
+
+// EndsUntold reports whether a holder may be over soon, and nobody tells that it is: it was released under
+// MinHold, or is not renewed.
+func EndsUntold(s *store.Status) bool {
+	return slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return s.Live(h) && (h.Released || s.LeftOf(h) < untold) })
 }
 
-// SameHolders reports whether two looks show the same holders.
-func SameHolders(a, b *store.Status) bool {
-	return slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
-}
-
-// joined is when our place joined the line. If it was taken out meanwhile, by a grant that we do not
-// know of for one, it stands at the end again.
-func (v *View) joined(s *store.Status) (since time.Time) {
-	for _, w := range s.Line {
-		if w.Place == v.Place {
-			since = w.Since
-		}
-	}
-	return since
+// Changed reports whether somebody came to hold the key, or left it, between two looks.
+func Changed(a, b *store.Status) bool {
+	return !a.Freed.Equal(b.Freed) || !slices.EqualFunc(a.Holders, b.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
 }
 
 // plan says when to ask, given what is seen.
 func (v *View) plan(s *store.Status, now monotonic.Moment) {
 	at, among := v.keep, s.Mode != store.Exclusive && !s.Free()
-	line := s.Waiting(v.Place, "")
+	line := s.Waiting(v.Place)
 	switch {
 	case !v.In:
 		at = v.tryAt
@@ -111,9 +182,9 @@ func (v *View) plan(s *store.Status, now monotonic.Moment) {
 	}
 	switch left := v.opens(s); {
 	case v.first != "":
-		at = min(at, v.since.Add(v.delay(v.first)))
+		at = min(at, v.passAt())
 	case left > 0 && v.index > 0:
-		at = min(at, now.Add(term.Drifted(left)+v.delay(line[0])))
+		at = min(at, now.Add(term.Drifted(left)+v.grace(line[0])+v.behind()))
 	case left > 0:
 		at = min(at, now.Add(term.Drifted(left)))
 	}
@@ -127,15 +198,6 @@ func writes(p store.Place) bool {
 
 // Reserves reports whether a place keeps sharers out that would not have to wait.
 func Reserves(p store.Place) bool { return writes(p) || p.Weight() > 1 }
-
-// delay returns for how long the first in line must have been offered the key before we act.
-func (v *View) delay(first store.Place) time.Duration {
-	grace := Grace
-	if first.Address() == "" {
-		grace = GracePolled
-	}
-	return grace * time.Duration(min(v.index, furthest))
-}
 
 // isTurn reports whether a claim makes sense by what is seen.
 func (v *View) isTurn(s *store.Status) bool {
@@ -168,7 +230,7 @@ func (v *View) opens(s *store.Status) time.Duration {
 	if v.Mode != store.Permits || s.Mode != store.Permits {
 		return s.Left()
 	}
-	first := s.Waiting(v.Place, "")[0]
+	first := s.Waiting(v.Place)[0]
 	_, limit := first.Mode()
 	holders := slices.DeleteFunc(slices.Clone(s.Holders), func(h store.Holder) bool { return !s.Live(h) })
 	slices.SortFunc(holders, func(a, b store.Holder) int { return cmp.Compare(s.LeftOf(a), s.LeftOf(b)) })

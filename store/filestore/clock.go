@@ -50,5 +50,8 @@ func (r *record) move(now time.Time) {
 		by := min(ago, 0)
 		w.Since, w.Seen = w.Since.Add(by), w.Seen.Add(by)
 	}
+	if !r.Freed.IsZero() {
+		r.Freed = r.Freed.Add(min(ago, 0))
+	}
 	r.At = now
 }

@@ -130,9 +130,10 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (answer store.Ended
 		if until := h.Since.Add(e.Keep); e.Keep > 0 && until.After(now) {
 			h.Released, h.ExpireAt = true, until
 		} else {
-			what = rec.drop(e.ID)
+			rec.Used = e.Used
+			what = rec.drop(e.ID, now)
 		}
-		answer = store.Ended{Line: rec.status(now).Waiting("", ""), Left: rec.live(now)}
+		answer = store.Ended{Line: rec.status(now).Waiting(""), Left: rec.live(now)}
 		return what, nil
 	})
 	if err != nil {
@@ -143,12 +144,12 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (answer store.Ended
 
 // Leave takes a place out of the line. It removes the file if the place was all that the file
 // held.
-func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent bool) (status store.Status, err error) {
+func (s *Store) Leave(ctx context.Context, key string, p store.Place) (status store.Status, err error) {
 	if err := ended(ctx); err != nil {
 		return store.Status{}, err
 	}
 	err = s.edit(ctx, key, func(rec *record, now time.Time) (change, error) {
-		what := rec.leave(p, silent)
+		what := rec.leave(p)
 		status = rec.status(now)
 		return what, nil
 	})
@@ -176,7 +177,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (g
 		}
 		rec.Holders = nil
 		rec.add(now, to)
-		rec.leave(to.Place, false)
+		rec.leave(to.Place)
 		g, err = s.grant(ctx, rec, now, to)
 		return write, err
 	})
@@ -192,12 +193,12 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	if err := refuse(ctx, claim); err != nil {
 		return false, err
 	}
-	err = s.edit(ctx, claim.Key, func(rec *record, _ time.Time) (change, error) {
+	err = s.edit(ctx, claim.Key, func(rec *record, now time.Time) (change, error) {
 		switch {
 		case rec.holder(claim.ID) != nil:
-			return rec.drop(claim.ID), nil
+			return rec.drop(claim.ID, now), nil
 		case from != nil && rec.holder(from.ID) != nil:
-			return rec.drop(from.ID), nil
+			return rec.drop(from.ID, now), nil
 		}
 		return leave, nil
 	})
@@ -209,13 +210,13 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bo
 	if err := refuse(ctx, r); err != nil {
 		return err
 	}
-	return s.edit(ctx, r.Key, func(rec *record, _ time.Time) (change, error) {
+	return s.edit(ctx, r.Key, func(rec *record, now time.Time) (change, error) {
 		h := rec.holder(r.ID)
 		switch {
 		case h == nil:
 			return leave, store.ErrGone
 		case atOnce:
-			return rec.drop(r.ID), nil
+			return rec.drop(r.ID, now), nil
 		}
 		h.Broken, h.Reason = true, reason
 		return write, nil

@@ -37,14 +37,14 @@ func (r *record) join(now time.Time, c store.Claim) store.Place {
 	if len(r.Line) >= store.LineMost {
 		return ""
 	}
-	r.Line = append(r.Line, store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
+	r.Line = slices.Insert(r.Line, c.Joins(r.Line), c.Stands(now))
 	return c.Place
 }
 
-// leave takes a place out of the line; with silent, only if it is the first.
-func (r *record) leave(p store.Place, silent bool) change {
+// leave takes a place out of the line.
+func (r *record) leave(p store.Place) change {
 	i := r.place(p)
-	if i < 0 || i > 0 && silent {
+	if i < 0 {
 		return leave
 	}
 	r.Line = slices.Delete(r.Line, i, i+1)
@@ -52,7 +52,7 @@ func (r *record) leave(p store.Place, silent bool) change {
 }
 
 // advance takes a claim that is granted out of the line, and with it those before it that did not
-// count (Status.Turn): the place that it passes, and stale ones.
+// count (Status.Turn): the places that it passes, and stale ones.
 func (r *record) advance(now time.Time, c store.Claim) {
 	s, before := r.status(now), true
 	r.Line = slices.DeleteFunc(r.Line, func(w store.Waiter) bool {
@@ -60,6 +60,6 @@ func (r *record) advance(now time.Time, c store.Claim) {
 			before = false
 			return true
 		}
-		return before && (w.Place == c.Pass || s.Stale(w))
+		return before && (s.Passes(&c, w) || s.Stale(w))
 	})
 }

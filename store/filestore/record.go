@@ -18,7 +18,9 @@ type record struct {
 	Mode      store.Mode   `json:"mode"`
 	Holders   []fileHolder `json:"holders"`
 
-	Line []store.Waiter `json:"line,omitempty"`
+	Line  []store.Waiter `json:"line,omitempty"`
+	Freed time.Time      `json:"freed,omitzero"` // when a holder last left
+	Used  time.Duration  `json:"used,omitempty"` // how long it had the key
 }
 
 type fileHolder struct {
@@ -76,7 +78,7 @@ func (r *record) refuse(now time.Time, c store.Claim) (change, error) {
 	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
 	case live > 0 && shares && r.Mode != store.Exclusive && r.Mode != c.Mode:
-		return r.leave(c.Place, false), &store.MismatchError{Key: c.Key, Live: r.Mode, Claim: c}
+		return r.leave(c.Place), &store.MismatchError{Key: c.Key, Live: r.Mode, Claim: c}
 	case r.holder(c.ID) != nil: // a copy of the claim came before: it does not wait for itself
 		return leave, &store.HeldError{Status: r.status(now)}
 	case live > 0 && (!shares || r.Mode == store.Exclusive || c.Mode == store.Permits && live+max(1, c.Weight) > c.Limit),
@@ -94,7 +96,10 @@ func (r *record) refuse(now time.Time, c store.Claim) (change, error) {
 // admit makes c a holder, removes the expired ones, and takes c out of the line.
 func (r *record) admit(now time.Time, c store.Claim) {
 	r.advance(now, c)
-	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return !h.live(now) })
+	before := len(r.Holders)
+	if r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return !h.live(now) }); len(r.Holders) < before {
+		r.Freed = now
+	}
 	r.add(now, c)
 }
 
@@ -106,7 +111,8 @@ func (r *record) add(now time.Time, c store.Claim) {
 }
 
 // drop removes a holder, and the record if nothing is left in it.
-func (r *record) drop(id string) change {
+func (r *record) drop(id string, now time.Time) change {
+	r.Freed = now
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
 	return r.tidy()
 }
@@ -128,7 +134,7 @@ func later(a, b time.Time) time.Time {
 
 // status returns the record as Look and List show it.
 func (r *record) status(now time.Time) store.Status {
-	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line)}
+	s := store.Status{Key: r.Key, Now: now, Line: slices.Clone(r.Line), Freed: r.Freed, Used: r.Used}
 	if len(r.Holders) == 0 {
 		return s
 	}

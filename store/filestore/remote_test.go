@@ -24,7 +24,6 @@ type call struct {
 	Batch  []store.Renewal
 	End    store.Ending
 	Place  store.Place
-	Silent bool
 	Reason string
 	Now    bool
 }
@@ -107,7 +106,7 @@ func answer(s *filestore.Store, w http.ResponseWriter, r *http.Request) {
 	case "release":
 		res.Ended, err = s.Release(ctx, c.End)
 	case "leave":
-		res.Status, err = s.Leave(ctx, c.Ref.Key, c.Place, c.Silent)
+		res.Status, err = s.Leave(ctx, c.Ref.Key, c.Place)
 	case "undo":
 		res.Settled, err = s.Undo(ctx, c.Ref, c.From)
 	case "break":
@@ -164,8 +163,8 @@ func (p inProcesses) Release(ctx context.Context, e store.Ending) (store.Ended, 
 	return res.Ended, res.Err.unpack()
 }
 
-func (p inProcesses) Leave(ctx context.Context, key string, place store.Place, silent bool) (store.Status, error) {
-	res := p.one().call(ctx, call{Op: "leave", Ref: store.Ref{Key: key}, Place: place, Silent: silent})
+func (p inProcesses) Leave(ctx context.Context, key string, place store.Place) (store.Status, error) {
+	res := p.one().call(ctx, call{Op: "leave", Ref: store.Ref{Key: key}, Place: place})
 	return res.Status, res.Err.unpack()
 }
 

@@ -41,7 +41,7 @@ func (r *record) join(now time.Time, c *store.Claim) store.Place {
 	if len(r.line) >= store.LineMost {
 		return ""
 	}
-	r.line = append(r.line, store.Waiter{Place: c.Place, Owner: c.Owner, Since: now, Seen: now})
+	r.line = slices.Insert(r.line, c.Joins(r.line), c.Stands(now))
 	return c.Place
 }
 
@@ -53,7 +53,7 @@ func (r *record) leave(p store.Place) {
 }
 
 // advance takes a claim that is granted out of the line, and with it those before it that did not
-// count (Status.Turn): the place that it passes, and stale ones.
+// count (Status.Turn): the places that it passes, and stale ones.
 func (r *record) advance(now time.Time, c *store.Claim) {
 	if len(r.line) == 0 {
 		return
@@ -64,6 +64,6 @@ func (r *record) advance(now time.Time, c *store.Claim) {
 			before = false
 			return true
 		}
-		return before && (w.Place == c.Pass || s.Stale(w))
+		return before && (s.Passes(c, w) || s.Stale(w))
 	})
 }

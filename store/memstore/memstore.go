@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -99,8 +98,8 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 			s.tidy(c.Key, rec)
 			return store.Grant{}, err
 		}
-		rec.bury(now)
 		rec.advance(now, &c)
+		rec.bury(now)
 	}
 	rec.add(now, &c)
 	return s.grant(rec, now, &c), nil
@@ -136,19 +135,20 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (ended store.Ended,
 	if e.Keep > 0 && h.since.Add(e.Keep).After(s.clock()) {
 		h.released, h.expireAt = true, h.since.Add(e.Keep)
 	} else {
+		rec.used = e.Used
 		s.drop(e.Key, rec, e.ID)
 	}
 	if len(rec.holders) > 0 {
 		ended.Left = rec.live(s.clock())
 	}
 	if len(rec.line) > 0 {
-		ended.Line = rec.seen(e.Key, s.clock()).Waiting("", "")
+		ended.Line = rec.seen(e.Key, s.clock()).Waiting("")
 	}
 	return ended, nil
 }
 
 // Leave takes a place out of the line. It removes the record if the place was all that it held.
-func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	if err := ended(ctx); err != nil {
 		return store.Status{}, err
 	}
@@ -158,9 +158,7 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 	if rec == nil || rec.foreign {
 		return rec.status(key, now), rec.foreignError(key)
 	}
-	if i := rec.place(p); i == 0 || i > 0 && !silent {
-		rec.line = slices.Delete(rec.line, i, i+1)
-	}
+	rec.leave(p)
 	status := rec.status(key, now)
 	s.tidy(key, rec)
 	return status, nil

@@ -14,6 +14,8 @@ type record struct {
 	mode    store.Mode
 	holders []holder
 	line    []store.Waiter
+	freed   time.Time     // when a holder last left
+	used    time.Duration // how long it had the key
 
 	foreign bool
 	content any // of a foreign record
@@ -68,7 +70,10 @@ func (r *record) refuse(now time.Time, c *store.Claim) error {
 // bury removes the expired holders. If none is live it removes all of them, and the next holder
 // may have another mode.
 func (r *record) bury(now time.Time) {
-	r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return !h.live(now) })
+	before := len(r.holders)
+	if r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return !h.live(now) }); len(r.holders) < before {
+		r.freed = now
+	}
 }
 
 // add makes c a holder.
@@ -99,7 +104,7 @@ func (r *record) seen(key string, now time.Time) store.Status {
 	if r == nil || r.foreign {
 		return store.Status{Key: key, Now: now}
 	}
-	s := store.Status{Key: key, Now: now, Line: r.line}
+	s := store.Status{Key: key, Now: now, Line: r.line, Freed: r.freed, Used: r.used}
 	if len(r.holders) == 0 {
 		return s
 	}

@@ -28,7 +28,7 @@ func (s *Store) spend() *record {
 // drop removes a holder.
 func (s *Store) drop(key string, rec *record, id string) {
 	if i := rec.index(id); i >= 0 {
-		rec.holders = slices.Delete(rec.holders, i, i+1)
+		rec.holders, rec.freed = slices.Delete(rec.holders, i, i+1), s.clock()
 	}
 	s.tidy(key, rec)
 }

@@ -125,12 +125,11 @@ func (s *Store) insert(ctx context.Context, c *claim, update mongobase.Change, t
 }
 
 // takeOffer takes a key that nobody holds, by the claim's place alone: while that is the first
-// in line, or comes after none but the one that it passes, nobody else is granted the key.
+// in line nobody else is granted the key.
 func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
-	still, out := lock.Offered(c.Place, c.Pass)
 	t := s.tenure(c)
-	update := c.document(t).Set(fieldRev, t.Rev).Join(out)
-	filter := append(ours(c.Key, unheld), still...)
+	update := c.document(t).Set(fieldRev, t.Rev).Join(lock.Without(c.Place))
+	filter := ours(c.Key, unheld, lock.At(0, c.Place))
 	image, err := s.write(ctx, mongolease.Offer, c, filter, update, withoutWaits)
 	return image, t, err
 }

@@ -247,7 +247,7 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	f.inNoSession("undo", user, err, nil)
 	err = released(inUsers, f.store, next.Ref, 0)
 	f.inNoSession("release", user, err, store.ErrGone)
-	_, err = f.store.Leave(inUsers, "k", late.Place, false)
+	_, err = f.store.Leave(inUsers, "k", late.Place)
 	f.inNoSession("leave", user, err, nil)
 }
 

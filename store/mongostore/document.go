@@ -73,6 +73,11 @@ func readRecord(raw bson.Raw) record {
 			r.rev, hasRev = v.AsInt64OK()
 		case fieldAt:
 			r.At, _ = mongobase.Time(v)
+		case mongolease.FieldFreed:
+			r.Freed, _ = mongobase.Time(v)
+		case mongolease.FieldUsed:
+			ms, _ := v.AsInt64OK()
+			r.Used = time.Duration(ms) * time.Millisecond
 		case fieldLine:
 			line = v
 		case mongolease.FieldWaits:

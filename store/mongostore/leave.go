@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -14,7 +15,7 @@ import (
 
 // Leave takes a place out of the line, and removes a document that has nothing else. It answers
 // with the key as it is then.
-func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	ctx = mongobase.Bare(ctx)
 	if _, err := s.base.Read(ctx); err != nil {
 		return store.Status{Key: key}, mongoerr.NotApplied(err)
@@ -22,7 +23,7 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 	var image reply
 	var err error
 	if p != "" { // no path of a field has an empty part
-		image, err = s.steps.StepOut(ctx, ours(key), p, silent)
+		image, err = s.steps.StepOut(ctx, ours(key), p)
 	}
 	if err != nil {
 		return store.Status{Key: key}, mongoerr.Mark(err)
@@ -38,27 +39,21 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent boo
 // dropping returns the update that takes a holder out of a document that stays. The revision
 // moves with an exclusive holder: a late hand-over, which names nothing else, would put it back.
 // Sharers keep the revision, because a holder that left invalidates no join.
-func (s *Store) dropping(r store.Ref) bson.D {
-	u := mongobase.Change{}.Unset(fieldHolders + "." + r.ID)
+func (s *Store) dropping(r store.Ref, used time.Duration) bson.D {
+	u := lock.Freed(used).Unset(fieldHolders + "." + r.ID)
 	if r.Mode == store.Exclusive {
 		u = append(u, moveRev)
 		if _, known := s.base.Known(); known { // otherwise the end stays as it is
-			u = append(u, s.awaited())
+			_, until := s.base.Now().Expiry(store.PlaceFor) // by which the TTL index goes, for the sake of the line
+			u = u.Set(fieldExpireAt, mongobase.Date(until))
 		}
 	}
-	return append(bson.D(u), stampAt)
-}
-
-// awaited gives a document without holders an end for the sake of its line, by which the TTL
-// index goes.
-func (s *Store) awaited() bson.E {
-	_, until := s.base.Now().Expiry(store.PlaceFor)
-	return bson.E{Key: "$set", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(until)}}}
+	return bson.D(u)
 }
 
 // drop removes a holder that a filter finds, and ends the document if nothing is left in it.
-func (s *Store) drop(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, coll *mongo.Collection) (reply, error) {
-	image, err := s.steps.Send(ctx, what, coll, filter, s.dropping(r), mongobase.After)
+func (s *Store) drop(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, used time.Duration, coll *mongo.Collection) (reply, error) {
+	image, err := s.steps.Send(ctx, what, coll, filter, s.dropping(r, used), mongobase.After)
 	if err == nil && image.Found() {
 		s.last(ctx, r.Key, image.Record, coll)
 	}

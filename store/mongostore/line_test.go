@@ -157,7 +157,7 @@ var lineRaces = []struct {
 				})
 				assert.NoError(f.t, err)
 			})
-			_, err := f.store.Leave(f.ctx(), "k", last.Place, false)
+			_, err := f.store.Leave(f.ctx(), "k", last.Place)
 			require.NoError(f.t, err)
 			if require.True(f.t, did()); f.absent("k") {
 				return "a waiter was forgotten"
@@ -264,7 +264,7 @@ func TestAPlaceIsTakenOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	assert.Equal(t, c.Place, f.held(f.store, anew(c)).Place)
 	assert.Len(t, f.document("k").Line, 1)
 	for range 2 {
-		_, err = f.store.Leave(f.ctx(), "k", c.Place, false)
+		_, err = f.store.Leave(f.ctx(), "k", c.Place)
 		require.NoError(t, err)
 	}
 	assert.Empty(t, f.document("k").Line)

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -36,19 +37,19 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error
 		if e.Mode != store.Exclusive {
 			what = mongolease.Leave
 		}
-		return s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, coll)
+		return s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, e.Used, coll)
 	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })
 }
 
 // releaseNow deletes the document of an exclusive holder, if nobody is in line; that is a guess,
 // unless somebody is known to be. Any other holder leaves the document.
-func (s *Store) releaseNow(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, line bool, coll *mongo.Collection) (reply, error) {
+func (s *Store) releaseNow(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, line bool, used time.Duration, coll *mongo.Collection) (reply, error) {
 	if r.Mode == store.Exclusive && !line {
 		if image, err := s.remove(ctx, what, coll, append(slices.Clip(filter), unawaited)); err != nil || image.Found() {
 			return image, err
 		}
 	}
-	return s.drop(ctx, what, r, filter, coll)
+	return s.drop(ctx, what, r, filter, used, coll)
 }
 
 // laterRelease is the release under MinHold: the holder stays with a mark, so that it can no
@@ -73,7 +74,7 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	filter := ours(r.Key, exists(fieldHolders+"."+r.ID))
 	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
 		if now {
-			return s.releaseNow(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), false, s.base.Durable)
+			return s.releaseNow(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), false, 0, s.base.Durable)
 		}
 		return s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},

@@ -264,7 +264,7 @@ func TestTheStrictStableAPIIsEnough(t *testing.T) {
 	assert.NoError(t, f.store.Break(f.ctx(), d.Ref, "x", false))
 	err = released(f.ctx(), f.store, d.Ref, 0)
 	assert.NoError(t, err)
-	_, err = f.store.Leave(f.ctx(), "k", waiting.Place, false)
+	_, err = f.store.Leave(f.ctx(), "k", waiting.Place)
 	assert.NoError(t, err)
 	assert.NoError(t, f.store.EnsureIndex(f.ctx()))
 }

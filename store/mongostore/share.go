@@ -90,7 +90,7 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 		return g, true, s.steps.Refuse(ctx, c.Claim, seen)
 	case mismatch != nil:
 		if stands(left, c.Place) { // if it stays it is passed, and after a while stale
-			_, _ = s.steps.StepOut(ctx, ours(c.Key), c.Place, false)
+			_, _ = s.steps.StepOut(ctx, ours(c.Key), c.Place)
 		}
 		return g, true, s.steps.Settle(ctx, c.Claim, mismatch)
 	case c.held(left) && c.Place != "" && !c.stands:
@@ -181,7 +181,11 @@ func (s *Store) joining(c *claim, seen record, left store.Status, over map[strin
 	update = mongobase.Change{
 		{Key: "$set", Value: set},
 		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
-		stampAt,
+	}
+	if len(dropped) > 0 {
+		update = update.Join(lock.Freed(0))
+	} else {
+		update = append(update, stampAt)
 	}
 	return filter, update.Unset(dropped...).Join(out)
 }

@@ -28,7 +28,7 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 // The claim's place may stay in the line: its waiter asks on.
 func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined int64) (reply, error) {
 	holds := exists(fieldHolders + "." + claim.ID)
-	update := mongobase.Change(s.dropping(claim))
+	update := mongobase.Change(s.dropping(claim, 0))
 	or := func(other bson.E) { holds = bson.E{Key: "$or", Value: bson.A{bson.D{holds}, bson.D{other}}} }
 	switch {
 	case from != nil:

@@ -59,8 +59,8 @@ func (s foreignReleased) Release(_ context.Context, e store.Ending) (store.Ended
 // foreignLeft takes a record that it cannot read for one without a line.
 type foreignLeft struct{ sound }
 
-func (s foreignLeft) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	status, err := s.Store.Leave(ctx, key, p, silent)
+func (s foreignLeft) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
+	status, err := s.Store.Leave(ctx, key, p)
 	if errors.Is(err, store.ErrForeign) {
 		err = nil
 	}

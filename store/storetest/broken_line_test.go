@@ -29,9 +29,7 @@ var brokenLines = []broken{
 	{"LeaveIgnored", func() store.Store { return leaveIgnored{newSound()} },
 		[]string{"LeaveTakesAPlaceOutOfTheLine", "TheRecordStaysForItsLineAndGoesWithIt"}},
 	{"LeaveOfTheFirst", func() store.Store { return leaveOfTheFirst{newSound()} },
-		[]string{"LeaveTakesAPlaceOutOfTheLine", "ASilentPlaceIsTakenOutOnlyIfItIsTheFirst"}},
-	{"SilentIgnored", func() store.Store { return silentIgnored{newSound()} },
-		[]string{"ASilentPlaceIsTakenOutOnlyIfItIsTheFirst"}},
+		[]string{"LeaveTakesAPlaceOutOfTheLine"}},
 	{"LastInLineLeavesTheRecord", func() store.Store { return lastInLineLeavesTheRecord{newSound()} },
 		[]string{"TheRecordStaysForItsLineAndGoesWithIt"}},
 	{"LineGoesWithItsHolder", func() store.Store { return lineGoesWithItsHolder{newSound()} },
@@ -60,7 +58,7 @@ func (s sound) refusal(c store.Claim) error {
 func (s sound) clear(key string) {
 	_, status := s.holder(key)
 	for _, w := range status.Line {
-		_, _ = s.Store.Leave(context.Background(), key, w.Place, false)
+		_, _ = s.Store.Leave(context.Background(), key, w.Place)
 	}
 }
 
@@ -80,7 +78,7 @@ func (s joinsAtTheFront) Acquire(ctx context.Context, c store.Claim) (store.Gran
 	g, err := s.Store.Acquire(ctx, c)
 	if errors.Is(err, store.ErrHeld) && c.Place != "" && !stands(before, c.Place) {
 		for _, w := range before.Line {
-			_, _ = s.Store.Leave(ctx, c.Key, w.Place, false)
+			_, _ = s.Store.Leave(ctx, c.Key, w.Place)
 		}
 		s.queue(c.Key, before.Line...)
 		err = s.refusal(c)
@@ -92,7 +90,7 @@ type askingAgainCostsThePlace struct{ sound }
 
 func (s askingAgainCostsThePlace) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if _, status := s.holder(c.Key); !status.Free() {
-		_, _ = s.Store.Leave(ctx, c.Key, c.Place, false)
+		_, _ = s.Store.Leave(ctx, c.Key, c.Place)
 	}
 	return s.Store.Acquire(ctx, c)
 }
@@ -118,7 +116,7 @@ func (s joinsLostInARace) Acquire(ctx context.Context, c store.Claim) (store.Gra
 	time.Sleep(time.Millisecond)
 	g, err := s.Store.Acquire(ctx, c)
 	if err != nil && n == 3 {
-		_, _ = s.Store.Leave(ctx, c.Key, c.Place, false)
+		_, _ = s.Store.Leave(ctx, c.Key, c.Place)
 	}
 	return g, err
 }
@@ -163,30 +161,24 @@ func (s placeForEverybody) Acquire(ctx context.Context, c store.Claim) (store.Gr
 
 type leaveIgnored struct{ sound }
 
-func (s leaveIgnored) Leave(_ context.Context, key string, _ store.Place, _ bool) (store.Status, error) {
+func (s leaveIgnored) Leave(_ context.Context, key string, _ store.Place) (store.Status, error) {
 	_, status := s.holder(key)
 	return status, nil
 }
 
 type leaveOfTheFirst struct{ sound }
 
-func (s leaveOfTheFirst) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+func (s leaveOfTheFirst) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	if _, status := s.holder(key); len(status.Line) > 0 {
 		p = status.Line[0].Place
 	}
-	return s.Store.Leave(ctx, key, p, silent)
-}
-
-type silentIgnored struct{ sound }
-
-func (s silentIgnored) Leave(ctx context.Context, key string, p store.Place, _ bool) (store.Status, error) {
-	return s.Store.Leave(ctx, key, p, false)
+	return s.Store.Leave(ctx, key, p)
 }
 
 type lastInLineLeavesTheRecord struct{ sound }
 
-func (s lastInLineLeavesTheRecord) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
-	status, err := s.Store.Leave(ctx, key, p, silent)
+func (s lastInLineLeavesTheRecord) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
+	status, err := s.Store.Leave(ctx, key, p)
 	if err == nil && len(status.Line) == 0 && len(status.Holders) == 0 {
 		_, _ = s.Store.Acquire(ctx, store.Claim{Ref: exclusive(key, "nobody"), Limit: 1, TTL: 1})
 	}

@@ -245,7 +245,7 @@ func (s largerOvertakesSmaller) Acquire(ctx context.Context, c store.Claim) (sto
 	if _, status := s.holder(c.Key); c.Mode == store.Permits && status.Taken()+max(1, c.Weight) <= c.Limit {
 		if i := slices.IndexFunc(status.Line, func(w store.Waiter) bool { return w.Place == c.Place }); c.Place != "" && i > 0 {
 			for _, w := range status.Line[:i] {
-				_, _ = s.Leave(ctx, c.Key, w.Place, false)
+				_, _ = s.Leave(ctx, c.Key, w.Place)
 			}
 		}
 	}
@@ -257,20 +257,13 @@ type lightOvertakesHeavy struct{ sound }
 
 func (s lightOvertakesHeavy) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if _, status := s.holder(c.Key); c.Mode == store.Permits && c.Weight <= 1 && status.Taken() < c.Limit {
-		c.Pass = heavyOf(status.Line)
-		if i := slices.IndexFunc(status.Line, func(w store.Waiter) bool { return w.Place == c.Place }); c.Place != "" && i > 0 {
-			return s.Store.Acquire(ctx, c)
+		if stands(status, c.Place) && status.Line[0].Place.Weight() > 1 {
+			heavy := status.Line[0]
+			_, _ = s.Leave(ctx, c.Key, heavy.Place)
+			defer s.queue(c.Key, heavy)
 		}
-		c.Pass = ""
 	}
 	return s.Store.Acquire(ctx, c)
-}
-
-func heavyOf(line []store.Waiter) store.Place {
-	if len(line) > 0 && line[0].Place.Weight() > 1 {
-		return line[0].Place
-	}
-	return ""
 }
 
 // expiredPermitsCount counts expired permits, too.

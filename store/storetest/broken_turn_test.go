@@ -16,13 +16,23 @@ var brokenTurns = []broken{
 	{"SharersOneByOne", func() store.Store { return sharersOneByOne{newSound()} },
 		[]string{"ReadersBeforeTheFirstWriterComeTogether", "AsManyPermitsAreOfferedAsAreFree"}},
 	{"PassIgnored", func() store.Store { return passIgnored{newSound()} },
-		[]string{"AGrantTakesOutThePlaceThatItPasses"}},
+		[]string{"AGrantTakesOutThePlacesThatItPasses", "OneThatWasPassedStandsBeforeThoseThatCameLater", "OneThatCouldNotHaveTheKeyIsNotPassed"}},
 	{"PassedPlaceStays", func() store.Store { return passedPlaceStays{newSound()} },
-		[]string{"AGrantTakesOutThePlaceThatItPasses"}},
+		[]string{"AGrantTakesOutThePlacesThatItPasses"}},
 	{"PassTakesOutAtOnce", func() store.Store { return passTakesOutAtOnce{newSound()} },
-		[]string{"ARefusedClaimPassesNobody"}},
+		[]string{"ARefusedClaimPassesNobody", "OneThatCouldNotHaveTheKeyIsNotPassed"}},
 	{"PassOfAllBefore", func() store.Store { return passOfAllBefore{newSound()} },
 		[]string{"ARefusedClaimPassesNobody"}},
+	{"PassOfWhoCouldNotHaveIt", func() store.Store { return passOfWhoCouldNotHaveIt{newSound()} },
+		[]string{"OneThatCouldNotHaveTheKeyIsNotPassed"}},
+	{"PassedStandsAtTheEnd", func() store.Store { return passedStandsAtTheEnd{newSound()} },
+		[]string{"OneThatWasPassedStandsBeforeThoseThatCameLater"}},
+	{"SlowIsNotShown", func() store.Store { return slowIsNotShown{newSound()} },
+		[]string{"OneThatWasPassedStandsBeforeThoseThatCameLater"}},
+	{"FreedIsNotShown", func() store.Store { return freedIsNotShown{newSound()} },
+		[]string{"ItIsShownSinceWhenAKeyIsFree", "AGrantTakesOutThePlacesThatItPasses"}},
+	{"UseIsNotShown", func() store.Store { return useIsNotShown{newSound()} },
+		[]string{"ItIsShownSinceWhenAKeyIsFree"}},
 	{"StalePlacesCount", func() store.Store { return stalePlacesCount{newSound()} },
 		[]string{"AHeavyClaimAmongPermitsIsStaleSooner", "AStalePlaceIsPassed", "AWriterAmongSharersIsStaleSooner"}},
 	{"StalePlacesTold", func() store.Store { return stalePlacesTold{newSound()} },
@@ -68,17 +78,18 @@ func (s sharersOneByOne) Acquire(ctx context.Context, c store.Claim) (store.Gran
 type passIgnored struct{ sound }
 
 func (s passIgnored) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	c.Pass = ""
+	c.Unseen = time.Time{}
 	return s.Store.Acquire(ctx, c)
 }
 
 type passedPlaceStays struct{ sound }
 
 func (s passedPlaceStays) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	_, before := s.holder(c.Key)
 	g, err := s.Store.Acquire(ctx, c)
-	if err == nil && c.Pass != "" {
-		s.queue(c.Key, store.Waiter{Place: c.Pass})
-		g.Line = append(g.Line, c.Pass)
+	if err == nil && !c.Unseen.IsZero() {
+		s.queue(c.Key, before.Line[0])
+		g.Line = append(g.Line, before.Line[0].Place)
 	}
 	return g, err
 }
@@ -86,23 +97,80 @@ func (s passedPlaceStays) Acquire(ctx context.Context, c store.Claim) (store.Gra
 type passTakesOutAtOnce struct{ sound }
 
 func (s passTakesOutAtOnce) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	_, _ = s.Store.Leave(ctx, c.Key, c.Pass, false)
+	s.leaveBefore(ctx, c, func(w store.Waiter) bool { return !w.Seen.After(c.Unseen) })
 	return s.Store.Acquire(ctx, c)
+}
+
+// leaveBefore takes places before that of a claim which passes out of the line.
+func (s sound) leaveBefore(ctx context.Context, c store.Claim, which func(store.Waiter) bool) {
+	_, status := s.holder(c.Key)
+	if c.Unseen.IsZero() || !stands(status, c.Place) {
+		return
+	}
+	for _, w := range status.Line {
+		if w.Place == c.Place {
+			break
+		}
+		if which(w) {
+			_, _ = s.Store.Leave(ctx, c.Key, w.Place)
+		}
+	}
 }
 
 // passOfAllBefore grants a free key to whoever passes somebody.
 type passOfAllBefore struct{ sound }
 
 func (s passOfAllBefore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	if _, status := s.holder(c.Key); c.Pass != "" && status.Free() {
-		for _, w := range status.Line {
-			if w.Place == c.Place {
-				break
-			}
-			_, _ = s.Store.Leave(ctx, c.Key, w.Place, false)
-		}
+	if _, status := s.holder(c.Key); status.Free() {
+		s.leaveBefore(ctx, c, func(store.Waiter) bool { return true })
 	}
 	return s.Store.Acquire(ctx, c)
+}
+
+// passOfWhoCouldNotHaveIt passes those for whom the key is not free.
+type passOfWhoCouldNotHaveIt struct{ sound }
+
+func (s passOfWhoCouldNotHaveIt) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if _, status := s.holder(c.Key); !status.Free() && c.Mode != store.Exclusive {
+		s.leaveBefore(ctx, c, func(w store.Waiter) bool { return !w.Seen.After(c.Unseen) })
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+type passedStandsAtTheEnd struct{ sound }
+
+func (s passedStandsAtTheEnd) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	c.Since = time.Time{}
+	return s.Store.Acquire(ctx, c)
+}
+
+type slowIsNotShown struct{ sound }
+
+func (s slowIsNotShown) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	all, err := s.Store.Look(ctx, keys)
+	for i := range all {
+		for n := range all[i].Line {
+			all[i].Line[n].Slow = false
+		}
+	}
+	return all, err
+}
+
+type freedIsNotShown struct{ sound }
+
+func (s freedIsNotShown) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	all, err := s.Store.Look(ctx, keys)
+	for i := range all {
+		all[i].Freed = time.Time{}
+	}
+	return all, err
+}
+
+type useIsNotShown struct{ sound }
+
+func (s useIsNotShown) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	e.Used = 0
+	return s.Store.Release(ctx, e)
 }
 
 // stalePlacesCount waits for ever for the first in line.
@@ -138,7 +206,7 @@ func (s placesFor) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	_, status := s.holder(c.Key)
 	for _, w := range status.Line {
 		if status.Now.Sub(w.Seen) >= s.most {
-			_, _ = s.Store.Leave(ctx, c.Key, w.Place, false)
+			_, _ = s.Store.Leave(ctx, c.Key, w.Place)
 		}
 	}
 	return s.Store.Acquire(ctx, c)

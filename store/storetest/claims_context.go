@@ -29,7 +29,7 @@ func (e *env) calls(h held) map[string]func(context.Context) error {
 			return err
 		},
 		"leave": func(ctx context.Context) error {
-			_, err := e.store.Leave(ctx, h.Key, "x:here:0", false)
+			_, err := e.store.Leave(ctx, h.Key, "x:here:0")
 			return err
 		},
 		"transfer": func(ctx context.Context) error {

@@ -35,7 +35,7 @@ func (e *env) isForeign(h held, intact func() error) {
 		_, transfer := e.transfer(h.Ref, e.claim(h.Key, long))
 		release := e.end(h.Ref, 0)
 		keep := e.end(h.Ref, long)
-		_, leave := e.store.Leave(e.ctx(), h.Key, c.Place, false)
+		_, leave := e.store.Leave(e.ctx(), h.Key, c.Place)
 		for what, err := range map[string]error{
 			"claim": acquire, "renewal": renew, "transfer": transfer, "release": release, "release, kept": keep, "leave": leave,
 			"break":     e.store.Break(e.ctx(), h.Ref, "why not", false),

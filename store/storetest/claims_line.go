@@ -15,7 +15,6 @@ var lineClaims = []claim{
 	{"AllThatJoinAtOnceStandInLine", allThatJoinAtOnceStandInLine},
 	{"AFullLineTakesNoFurtherPlace", aFullLineTakesNoFurtherPlace},
 	{"LeaveTakesAPlaceOutOfTheLine", leaveTakesAPlaceOutOfTheLine},
-	{"ASilentPlaceIsTakenOutOnlyIfItIsTheFirst", aSilentPlaceIsTakenOutOnlyIfItIsTheFirst},
 	{"TheRecordStaysForItsLineAndGoesWithIt", theRecordStaysForItsLineAndGoesWithIt},
 	{"TheLineOutlivesItsHolderHoweverThatEnds", theLineOutlivesItsHolderHoweverThatEnds},
 	{"TheLineStaysAsHoldersAreRenewedAndReplaced", theLineStaysAsHoldersAreRenewedAndReplaced},
@@ -81,9 +80,9 @@ func (e *env) line(key string, want ...store.Claim) {
 	e.inLine("look", e.look(key), want...)
 }
 
-func (e *env) leave(c store.Claim, silent bool) store.Status {
+func (e *env) leave(c store.Claim) store.Status {
 	e.Helper()
-	status, err := e.store.Leave(e.ctx(), c.Key, c.Place, silent)
+	status, err := e.store.Leave(e.ctx(), c.Key, c.Place)
 	if err != nil || status.Key != c.Key {
 		e.Fatalf("leaving the line of %q: %+v, %v", c.Key, status, err)
 	}
@@ -168,7 +167,7 @@ func aFullLineTakesNoFurtherPlace(e *env) {
 	e.inLine("the refusal", refusal.Status, line...)
 	e.line(h.Key, line...)
 	e.waits(line[len(line)-1]) // who stands there keeps its place
-	e.leave(line[7], false)
+	e.leave(line[7])
 	line = append(slices.Delete(line, 7, 8), e.waits(late))
 	e.line(h.Key, line...)
 }
@@ -177,7 +176,7 @@ func leaveTakesAPlaceOutOfTheLine(e *env) {
 	h := e.hold(e.key("awaited"), long)
 	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
 	for range 2 { // the second finds it gone
-		status := e.leave(b, false)
+		status := e.leave(b)
 		e.inLine("leave", status, a, c)
 		if len(status.Holders) != 1 || status.Free() {
 			e.Errorf("the key that was left is %+v", status)
@@ -185,26 +184,14 @@ func leaveTakesAPlaceOutOfTheLine(e *env) {
 	}
 	e.line(h.Key, a, c)
 	e.holds(h)
-	e.leave(c, false)
-	e.leave(a, false)
+	e.leave(c)
+	e.leave(a)
 	e.line(h.Key)
 	e.holds(h)
-	e.unchanged(h.Key, func() { e.leave(a, false) })
+	e.unchanged(h.Key, func() { e.leave(a) })
 	free := e.placed(e.claim(e.key("free"), long))
-	e.leave(free, false)
+	e.leave(free)
 	e.lists(free.Key)
-}
-
-func aSilentPlaceIsTakenOutOnlyIfItIsTheFirst(e *env) {
-	h := e.hold(e.key("awaited"), long)
-	a, b := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
-	e.release(h.Ref)
-	e.unchanged(h.Key, func() { e.inLine("leave", e.leave(b, true), a, b) })
-	e.inLine("leave", e.leave(a, true), b)
-	e.line(h.Key, b)
-	e.leave(a, true)
-	e.line(h.Key, b)
-	e.granted(e.anew(b))
 }
 
 func theRecordStaysForItsLineAndGoesWithIt(e *env) {
@@ -218,9 +205,9 @@ func theRecordStaysForItsLineAndGoesWithIt(e *env) {
 	}
 	e.inLine("look", status, a, b)
 	e.lists(key, key)
-	e.leave(a, false)
+	e.leave(a)
 	e.lists(key, key)
-	if status := e.leave(b, false); len(status.Line) != 0 || !status.Free() {
+	if status := e.leave(b); len(status.Line) != 0 || !status.Free() {
 		e.Errorf("the key that the last waiter left: %+v", status)
 	}
 	e.lists(key)

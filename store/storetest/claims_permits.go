@@ -167,7 +167,7 @@ func aLargerLimitLeavesEnoughForThoseBefore(e *env) {
 // offers checks to how many of those in line a key is offered.
 func (e *env) offers(when string, s store.Status, want int) {
 	e.Helper()
-	if got := s.Offered(s.Waiting("", "")); got != want {
+	if got := s.Offered(s.Waiting("")); got != want {
 		e.Errorf("%s, %d of those in line are offered a permit, want %d: %+v", when, got, want, s)
 	}
 }

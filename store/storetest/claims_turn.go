@@ -12,8 +12,10 @@ var turnClaims = []claim{
 	{"AKeyIsGrantedInTheOrderOfItsLine", aKeyIsGrantedInTheOrderOfItsLine},
 	{"AnExpiredKeyIsGrantedInTheOrderOfItsLine", anExpiredKeyIsGrantedInTheOrderOfItsLine},
 	{"ContendersAreServedInTheOrderOfTheirLine", contendersAreServedInTheOrderOfTheirLine},
-	{"AGrantTakesOutThePlaceThatItPasses", aGrantTakesOutThePlaceThatItPasses},
+	{"AGrantTakesOutThePlacesThatItPasses", aGrantTakesOutThePlacesThatItPasses},
 	{"ARefusedClaimPassesNobody", aRefusedClaimPassesNobody},
+	{"OneThatWasPassedStandsBeforeThoseThatCameLater", oneThatWasPassedStandsBeforeThoseThatCameLater},
+	{"ItIsShownSinceWhenAKeyIsFree", itIsShownSinceWhenAKeyIsFree},
 	{"AStalePlaceIsPassed", aStalePlaceIsPassed},
 	{"AReleaseTellsWhoStillCounts", aReleaseTellsWhoStillCounts},
 	{"AWaiterThatIsSeenIsNotPassed", aWaiterThatIsSeenIsNotPassed},
@@ -28,6 +30,7 @@ var sharedTurnClaims = []claim{
 	{"AWriterAmongSharersIsStaleSooner", aWriterAmongSharersIsStaleSooner},
 	{"AHeavyClaimAmongPermitsIsStaleSooner", aHeavyClaimAmongPermitsIsStaleSooner},
 	{"AMismatchLeavesNoPlace", aMismatchLeavesNoPlace},
+	{"OneThatCouldNotHaveTheKeyIsNotPassed", oneThatCouldNotHaveTheKeyIsNotPassed},
 }
 
 func aKeyIsGrantedInTheOrderOfItsLine(e *env) {
@@ -112,36 +115,120 @@ func contendersAreServedInTheOrderOfTheirLine(e *env) {
 	e.places("contenders", served, line...)
 }
 
-func aGrantTakesOutThePlaceThatItPasses(e *env) {
-	h := e.hold(e.key("awaited"), long)
-	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
-	e.release(h.Ref)
-	e.waits(b)
-	passes := e.anew(b)
-	passes.Pass = a.Place
-	next := e.granted(passes)
-	e.places("grant", next.grant.Line, c)
-	e.waits(a) // it comes, and is the last
-	e.line(h.Key, c, a)
-	e.release(next.Ref)
-	e.waits(a)
-	e.granted(e.anew(c))
+// later lets a moment go by, which a store that counts in milliseconds can tell from the one before.
+func (e *env) later() { time.Sleep(5 * time.Millisecond) }
+
+// passes returns the claim of a waiter that passes those who were not seen since the key was freed.
+func (e *env) passes(c store.Claim) store.Claim {
+	e.Helper()
+	c = e.anew(c)
+	if c.Unseen = e.look(c.Key).OfferedSince(); c.Unseen.IsZero() {
+		e.Fatalf("it is not shown since when %q is free", c.Key)
+	}
+	return c
 }
 
+func aGrantTakesOutThePlacesThatItPasses(e *env) {
+	for dead := 1; dead <= 5; dead += 2 {
+		h := e.hold(e.key("awaited"), long)
+		var line []store.Claim
+		for range dead + 2 {
+			line = append(line, e.waits(e.claim(h.Key, long)))
+		}
+		b, c := line[dead], line[dead+1]
+		e.release(h.Ref)
+		e.later()
+		e.waits(b)
+		next := e.granted(e.passes(b))
+		e.places("grant", next.grant.Line, c)
+		e.waits(line[0]) // it comes, and is the last
+		e.line(h.Key, c, line[0])
+		e.release(next.Ref)
+		e.waits(line[0])
+		e.granted(e.anew(c))
+	}
+}
+
+// aRefusedClaimPassesNobody: one whose key is held, or before whom one was seen since the key is free.
 func aRefusedClaimPassesNobody(e *env) {
 	h := e.hold(e.key("awaited"), long)
 	a, b, c := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
-	passing := func(who store.Claim, whom store.Place) {
-		who.Pass = whom
-		e.waits(who)
-		e.line(h.Key, a, b, c)
-	}
-	passing(b, a.Place) // the key is held
+	held := e.anew(c)
+	held.Unseen = e.look(h.Key).Now
+	e.waits(held)
+	e.line(h.Key, a, b, c)
 	e.release(h.Ref)
-	passing(c, a.Place) // b comes before c
-	passing(c, b.Place) // a comes before c
-	passing(b, e.placed(b).Place)
+	e.later()
+	e.waits(b) // it lives
+	e.waits(e.passes(c))
+	e.line(h.Key, a, b, c)
+	none := e.passes(c)
+	none.Place = ""
+	e.refused(none) // it does not wait
+	e.line(h.Key, a, b, c)
 	e.granted(e.anew(a))
+}
+
+func oneThatWasPassedStandsBeforeThoseThatCameLater(e *env) {
+	h := e.hold(e.key("awaited"), long)
+	first, slow, next, last := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long)), e.claim(h.Key, long)
+	e.later()
+	last = e.waits(last)
+	stood := map[store.Place]time.Time{}
+	for _, w := range e.look(h.Key).Line {
+		stood[w.Place] = w.Since
+	}
+	e.release(h.Ref)
+	e.later()
+	e.waits(next)
+	passed := e.granted(e.passes(next))
+	e.line(h.Key, last)
+	last.Since = stood[last.Place]
+	e.waits(last) // it is there
+	e.line(h.Key, last)
+	slow.Since = stood[slow.Place]
+	slow = e.waits(slow)
+	e.line(h.Key, slow, last)
+	e.waits(slow) // and keeps its place
+	e.line(h.Key, slow, last)
+	for i, w := range e.look(h.Key).Line {
+		if want := i == 0; w.Slow != want || !w.Since.Equal(stood[w.Place]) {
+			e.Errorf("in line is %+v, slow %v; want slow %v, since %v", w, w.Slow, want, stood[w.Place])
+		}
+	}
+	e.leave(first) // it is not there
+	e.release(passed.Ref)
+	e.waits(last)
+	e.granted(e.anew(slow))
+	e.line(h.Key, last)
+}
+
+// itIsShownSinceWhenAKeyIsFree: since a holder left, or ran out, and for how long it had the key.
+func itIsShownSinceWhenAKeyIsFree(e *env) {
+	h := e.hold(e.key("awaited"), long)
+	a := e.waits(e.claim(h.Key, long))
+	e.later()
+	seen := e.look(h.Key).Now
+	e.later()
+	used := 1500 * time.Millisecond
+	e.ends("an awaited key", store.Ending{Ref: h.Ref, Used: used}, 0, a)
+	e.later()
+	s := e.look(h.Key)
+	if since := s.OfferedSince(); !since.After(seen) || since.After(s.Now) {
+		e.Errorf("free since %v, which is neither after %v nor before %v", since, seen, s.Now)
+	}
+	if d := s.Used - used; d < -time.Millisecond || d > time.Millisecond {
+		e.Errorf("used for %v, want %v", s.Used, used)
+	}
+	h = e.granted(e.anew(a))
+	a = e.waits(e.claim(h.Key, long))
+	e.later()
+	if err := e.store.Break(e.ctx(), h.Ref, "why not", true); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	if again := e.look(h.Key).OfferedSince(); !again.After(s.Now) {
+		e.Errorf("free since %v after a break, which came after %v", again, s.Now)
+	}
 }
 
 // unseen lets so much time go by since a waiter was seen. In real time a store that cannot age
@@ -377,4 +464,28 @@ func aMismatchLeavesNoPlace(e *env) {
 		e.line(h.Key, last)
 	}
 	e.granted(e.anew(last))
+}
+
+// oneThatCouldNotHaveTheKeyIsNotPassed: a writer among sharers, and whoever wants more permits than are free.
+func oneThatCouldNotHaveTheKeyIsNotPassed(e *env) {
+	reader := e.granted(e.reader(e.key("shared"), long))
+	other := e.granted(e.reader(reader.Key, long))
+	writer, late := e.waits(e.claim(reader.Key, long)), e.waits(e.reader(reader.Key, long))
+	e.release(other.Ref)
+	e.later()
+	e.waits(late)
+	e.waits(e.passes(late))
+	e.line(reader.Key, writer, late)
+
+	one, two := e.granted(e.permit(e.key("weights"), 3, long)), held{}
+	two = e.granted(e.permit(one.Key, 3, long))
+	heavy, dead, light := e.waits(e.weighing(one.Key, 3, 3, long)), e.waits(e.permit(one.Key, 3, long)), e.waits(e.permit(one.Key, 3, long))
+	e.release(one.Ref)
+	e.later()
+	e.waits(e.passes(light))
+	e.line(one.Key, heavy, dead, light)
+	e.leave(heavy)
+	e.later()
+	e.heldBy(one.Key, two, e.granted(e.passes(light)))
+	e.line(one.Key)
 }

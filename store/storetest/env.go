@@ -83,7 +83,7 @@ func (e *env) try(c store.Claim) (held, error) {
 	case err == nil:
 		e.Cleanup(func() { e.end(c.Ref, 0) })
 	case c.Place != "":
-		e.Cleanup(func() { e.store.Leave(e.ctx(), c.Key, c.Place, false) })
+		e.Cleanup(func() { e.store.Leave(e.ctx(), c.Key, c.Place) })
 	}
 	return h, err
 }

@@ -80,7 +80,7 @@ func (a answer) past(h Mark) bool {
 // that a holder which does not renew is over. It is zero if that is the holder's own end.
 func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
 	by := b.Bearing()
-	wait := max(0, mongoclock.Still(h.TTL)-b.sights.still(key, h, by.At))
+	wait := mongoclock.Still(h.TTL) - b.sights.still(key, h, by.At) // negative: it is known since then
 	known := mongoclock.Ceil(now.Add(wait))
 	end := h.ExpireAt
 	switch {

@@ -40,9 +40,12 @@ func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[
 	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen())
 }
 
-// Remaining is Status without the holders that are over.
+// Remaining is Status without the holders that are over: they have left.
 func (s *Steps[R, X]) Remaining(key string, seen R, over map[string]bool) store.Status {
 	status := s.Status(key, seen)
+	if len(over) > 0 {
+		status.Freed = status.OfferedSince()
+	}
 	status.Holders = slices.DeleteFunc(status.Holders, func(h store.Holder) bool { return over[h.ID] })
 	if len(status.Holders) == 0 {
 		status.Mode = ""

@@ -33,6 +33,8 @@ type Document struct {
 	Holders  []Holder
 	Line     []store.Waiter
 	At       time.Time      // the server's time at the last write
+	Freed    time.Time      // when a holder last left
+	Used     time.Duration  // for how long that one had the lock
 	Stamp    bson.Timestamp // of a confirm step
 }
 
@@ -59,7 +61,7 @@ func (d Document) Drawn() (at time.Time, stamp bson.Timestamp) { return d.At, d.
 
 // Seen returns what people are shown of its holders, which are in that mode, and of its line.
 func (d Document) Seen(key string, mode store.Mode, now time.Time) store.Status {
-	s := store.Status{Key: key, Line: d.Line, Now: now}
+	s := store.Status{Key: key, Line: d.Line, Now: now, Freed: d.Freed, Used: d.Used}
 	if len(d.Holders) > 0 {
 		s.Mode = mode
 		s.Holders = make([]store.Holder, len(d.Holders))

@@ -38,7 +38,7 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 func EndedAs[R Record](left R) store.Ended {
 	at, _ := left.Drawn()
 	seen := left.Status("", at)
-	e := store.Ended{Line: seen.Waiting("", "")}
+	e := store.Ended{Line: seen.Waiting("")}
 	for _, m := range left.Marks() {
 		if m.ExpireAt.After(at) {
 			h, _ := left.Holder(m.ID)

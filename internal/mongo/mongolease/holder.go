@@ -30,6 +30,9 @@ const (
 	FieldLine  = "line"  // the places of those who wait
 	FieldWaits = "waits" // what is told of each: its owner, since when it waits, when it was last seen
 	FieldSeen  = "seen"
+	FieldSlow  = "slow"  // its process was passed lately, although it lives
+	FieldFreed = "freed" // when a holder last left
+	FieldUsed  = "used"  // for how long that one had the lock, in milliseconds
 	FieldStamp = "stamp" // the source of the token where the server does not tell its operationTime
 )
 
@@ -132,6 +135,15 @@ func (f Fields) Staying(t Tenure) []bson.E {
 // Timed writes the server's time into a lock.
 func (f Fields) Timed() bson.E {
 	return bson.E{Key: "$currentDate", Value: bson.D{{Key: f.Path(FieldAt), Value: true}}}
+}
+
+// Freed is Timed, and writes that a holder left, which had the lock for so long; 0: not known.
+func (f Fields) Freed(used time.Duration) mongobase.Change {
+	u := mongobase.Change{}.Add("$currentDate", bson.E{Key: f.Path(FieldAt), Value: true}, bson.E{Key: f.Path(FieldFreed), Value: true})
+	if used > 0 {
+		u = u.Set(f.Path(FieldUsed), used.Milliseconds()+1)
+	}
+	return u
 }
 
 // Stamped is Timed, and writes a timestamp too, where the server tells no operationTime.

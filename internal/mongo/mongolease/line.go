@@ -51,16 +51,6 @@ func (f Fields) Without(gone ...store.Place) (u mongobase.Change) {
 	return u
 }
 
-// Offered returns, for a claim that is offered a lock which nobody holds, the condition that its
-// place is the first in line, or comes after none but the one that it passes; and the update that
-// takes both out of the line.
-func (f Fields) Offered(p, pass store.Place) (still []bson.E, out mongobase.Change) {
-	if pass == "" {
-		return []bson.E{f.At(0, p)}, f.Without(p)
-	}
-	return []bson.E{f.At(0, pass), f.At(1, p)}, f.Without(pass, p)
-}
-
 func listed(places []store.Place) bson.A {
 	list := make(bson.A, len(places))
 	for i, p := range places {
@@ -94,6 +84,7 @@ func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 		if of, is := told.Lookup(p).DocumentOK(); is {
 			w.Owner, _ = of.Lookup(FieldOwner).StringValueOK()
 			w.Since, _ = mongobase.Time(of.Lookup(FieldSince))
+			w.Slow, _ = of.Lookup(FieldSlow).BooleanOK()
 			seen := of.Lookup(FieldSeen)
 			if w.Seen, is = mongobase.Time(seen); !is && !seen.IsZero() {
 				return nil, false
@@ -135,13 +126,27 @@ func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err 
 			return image, err
 		}
 	}
-	image, err = s.step(ctx, Wait, c,
-		append(slices.Clip(s.Sound), bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1))),
-		mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)).Set(s.Lock.of(c.Place, FieldOwner), c.Owner),
-		s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen))
+	where := bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}
+	u, dates := mongobase.Change{}.Add("$push", s.Lock.Among(c.Place)), []string{s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen)}
+	if since := c.Claim.Since; !since.IsZero() { // it stands before those who came later
+		if image, err = s.FindOne(ctx, c.Names); err != nil || !image.Found() {
+			return image, err
+		}
+		line := Places(image.Record.Waiters())
+		if n := c.Joins(image.Record.Waiters()); n < len(line) && !slices.Contains(line, c.Place) {
+			where.Value = listed(line)
+			u = mongobase.Change{}.Set(s.Lock.places(), listed(slices.Insert(line, n, c.Place)))
+		}
+		u, dates = u.Set(s.Lock.of(c.Place, FieldSince), mongobase.Date(since)), dates[1:]
+	}
+	if c.Slow || !c.Claim.Since.IsZero() {
+		u = u.Set(s.Lock.of(c.Place, FieldSlow), true)
+	}
+	conditions := append(slices.Clip(s.Sound), where, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1)))
+	image, err = s.step(ctx, Wait, c, conditions, u.Set(s.Lock.of(c.Place, FieldOwner), c.Owner), dates...)
 	c.InLine = image.Found()
 	if c.InLine && image.Record.Foreign() != nil { // in a way that no filter can name: whoever mends it finds no place there
-		_, _ = s.StepOut(ctx, c.Ours, c.Place, false)
+		_, _ = s.StepOut(ctx, c.Ours, c.Place)
 	}
 	return image, err
 }
@@ -239,20 +244,15 @@ func (s *Steps[R, X]) makeRoom(ctx context.Context, c *Claim, seen store.Status)
 	return true, err
 }
 
-// StepOut takes a place out of the line of the document that ours finds; if silent is set, only if
-// it is the first.
-func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place, silent bool) (Image[R], error) {
-	where := s.Lock.Among(p)
-	if silent {
-		where = s.Lock.At(0, p)
-	}
+// StepOut takes a place out of the line of the document that ours finds.
+func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image[R], error) {
 	u := mongobase.Change{}.Add("$pull", s.Lock.Among(p)).Unset(s.Lock.place(p))
-	return s.Send(ctx, StepOut, s.Base.Soft, append(slices.Clip(ours), where), append(bson.D(u), s.Lock.Timed()), mongobase.After)
+	return s.Send(ctx, StepOut, s.Base.Soft, append(slices.Clip(ours), s.Lock.Among(p)), append(bson.D(u), s.Lock.Timed()), mongobase.After)
 }
 
 // Pass returns what a grant to a claim whose turn it is (store.Status.Turn) has to compare, and
 // what it takes out of the line, as the line was seen: the claim's place, and before it those that
-// do not count. A place that its waiter was seen at since counts again.
+// do not count, or are passed. A place that its waiter was seen at since counts again.
 //
 // Behind other sharers a sharer may have the key too. What comes before it only vanishes, so nothing but its
 // own place is compared.
@@ -272,10 +272,10 @@ func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mon
 		if c.Mode == store.Exclusive && at < len(line) {
 			still = append(still, s.Lock.At(n, w.Place))
 		}
-		if n < at && w.Place != c.Pass && !seen.Stale(w) {
+		if n < at && !seen.Passes(&c.Claim, w) && !seen.Stale(w) {
 			continue // shares the key
 		}
-		if n < at && w.Place != c.Pass {
+		if n < at {
 			still = append(still, s.Lock.unseen(w))
 		}
 		gone = append(gone, w.Place)
@@ -287,7 +287,7 @@ func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out mon
 // moment. The engine does not know of that.
 func (s *Steps[R, X]) tell(ctx context.Context, freed store.Status) {
 	var all []store.Notice
-	line := freed.Waiting("", "")
+	line := freed.Waiting("")
 	for _, p := range line[:freed.Offered(line)] {
 		if p.Address() != "" {
 			all = append(all, store.Notice{Topic: store.TopicLocks, Key: freed.Key, Kind: store.KindOffered, To: p.Address(), Place: p})

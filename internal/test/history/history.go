@@ -36,7 +36,7 @@ const (
 	Extended  Kind = "extended"  // ends a holder later than before
 	Register  Kind = "register"  // a fenced register has a new token
 
-	Stood Kind = "stands"      // has a new place at the end of a line
+	Stood Kind = "stands"      // has a new place in a line, at its end unless Behind says who comes after it
 	Waits Kind = "still waits" // knows of a place that its waiter lives
 	Left  Kind = "is left"     // has a place no more
 )
@@ -55,6 +55,8 @@ type Event struct {
 	Token   int64         `json:"token,omitempty"`
 	Began   time.Duration `json:"began,omitempty"`   // of what the database did: when the client began with the command
 	Place   string        `json:"place,omitempty"`   // in a line; of a holder applied: its claim's, which it leaves thereby
+	Behind  string        `json:"behind,omitempty"`  // of a new place: the one that comes after it
+	Since   time.Duration `json:"since,omitempty"`   // of a new place: when it joined the line, as is said there; 0: clocks are too far apart to tell
 	Owner   int           `json:"owner,omitempty"`   // of a place: its client
 	Until   time.Duration `json:"until,omitempty"`   // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock; of a place: when it is stale, or 0 if clocks are too far apart to tell
 	Written time.Duration `json:"written,omitempty"` // of a holder: its expiry by the clock of the server that wrote it, where that is another time

@@ -108,6 +108,11 @@ func (q *queue) could(w *waiter) time.Duration {
 			since = max(since, over)
 		}
 	}
+	for _, p := range q.line[:max(n, 0)] {
+		if q.isDead(p.client) { // it said that it lives
+			since = max(since, p.seen)
+		}
+	}
 	switch {
 	case shared == 0:
 		return since

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,11 +11,13 @@ import (
 
 // The rules of a line, docs/internals/design.md §4.8, said again.
 const (
-	grace       = time.Second             // for one that is offered a key to take it, before the next passes it
-	gracePolled = 2500 * time.Millisecond // if its process hears no notices
-	furthest    = 3                       // those further back wait for as long as one at this index
-	lookEvery   = 30 * time.Second        // a waiter that nobody tells anything
-	reserveLess = time.Minute             // so much sooner a place is stale that keeps others from sharing a key
+	grace            = time.Second             // for those that are offered a key to take it, before one behind them passes them
+	gracePolled      = 2500 * time.Millisecond // if the first of them hears no notices
+	graceLeast       = 150 * time.Millisecond  // where leases are short
+	gracePolledLeast = 300 * time.Millisecond
+	furthest         = 3                // TODO
+	lookEvery        = 30 * time.Second // a waiter that nobody tells anything
+	reserveLess      = time.Minute      // so much sooner a place is stale that keeps others from sharing a key
 )
 
 // A standing is a place in line.
@@ -24,14 +25,13 @@ type standing struct {
 	place   string
 	mode    Mode
 	client  int
-	op      int // the call that used it last
-	joined  time.Duration
+	op      int           // the call that used it last
+	joined  time.Duration // the line, for the first time
+	stood   time.Duration // there, since it was passed
 	late    bool          // the call that it was for was over then, and no other call has used it since
 	unknown bool          // kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
-	offered time.Duration // since when its waiter may have been offered the key, at the earliest; never: it is not
-	before  time.Duration // since when it was, until a holder that had run out was revived, late; never: none was
-	revived time.Duration // when
+	seen    time.Duration // when its waiter joined the line, or last said that it waits
 	ready   readiness
 }
 
@@ -94,9 +94,10 @@ type queue struct {
 	key     string
 	tol     time.Duration // how far the times of a place, and of a holder, may be off
 	now     time.Duration // when it was so first
-	revived time.Duration // when a holder that had run out was, late: who saw that counts on for its grace, and does not see this
+	freed   time.Duration // when a holder last left
 	holders map[string]holds
 	line    []*standing
+	came    map[string]time.Duration // by place: when it joined the line first
 	resumes map[int]bool             // by Op: calls that resume a ticket
 	calls   map[int]time.Duration    // by Op: when they began
 	answers map[int]time.Duration    // by Op
@@ -165,12 +166,11 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, revived: never, holders: map[string]holds{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], killed: killed}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], killed: killed}
 		if h.Prompt {
 			q.waiters = waiting(waits[key], polling)
 		}
 		for _, w := range writes[key] {
-			q.offer(w.at)
 			q.stranded(w.at)
 			q.idles(w.at)
 			q.judge(w)
@@ -238,37 +238,6 @@ func (q *queue) before(n int, at time.Duration) (all []*standing) {
 	return all
 }
 
-// lasting is before without those that do not count while others share the key.
-func (q *queue) lasting(n int, at time.Duration) []*standing {
-	return slices.DeleteFunc(q.before(n, at), func(p *standing) bool { return p.reserves() && p.until-reserveLess <= at+q.tol })
-}
-
-// offer says since when each place may have been offered the key, until a time up to which nothing
-// was written. Meanwhile holders and places run out.
-func (q *queue) offer(until time.Duration) {
-	moments := []time.Duration{q.now}
-	add := func(t time.Duration) {
-		if t -= q.tol; t > q.now && t <= until {
-			moments = append(moments, t)
-		}
-	}
-	for _, h := range q.holders {
-		add(h.over)
-	}
-	for _, p := range q.line {
-		add(p.until)
-		add(p.until - reserveLess)
-	}
-	slices.Sort(moments)
-	for i, p := range q.line {
-		for _, at := range moments {
-			if p.offered == never && q.mayBe(p.mode, q.before(i, at), at) {
-				p.offered = at
-			}
-		}
-	}
-}
-
 func (q *queue) violation(check string, at time.Duration, format string, args ...any) {
 	q.found = append(q.found, Violation{check, at, fmt.Sprintf("%q: ", q.key) + fmt.Sprintf(format, args...)})
 }
@@ -280,7 +249,10 @@ func (q *queue) judge(w *write) {
 			q.violation("stands twice", w.at, "client %d has one place in line twice", e.Owner)
 		}
 	}
-	passed := 0
+	least, freed := q.leastGrace(w.at), q.freed
+	if slices.ContainsFunc(w.applied, func(e Event) bool { return e.Shared }) { // it compares no more than its own place: others may have left since its look
+		freed = 0
+	}
 	for _, e := range w.left {
 		i := q.index(e.Place)
 		if i < 0 {
@@ -294,17 +266,15 @@ func (q *queue) judge(w *write) {
 		if !q.counts(p, w.at) {
 			continue
 		}
-		index := q.passes(w, i)
-		passed++
 		switch {
 		case w.swept, len(w.applied) == 0 && len(w.dropped) > 0:
 			q.violation("place lost", w.at, "client %d waits, and its place goes with a holder", p.client)
 		case q.h.primaryChanged(w.began, w.at) && !slices.ContainsFunc(w.applied, func(e Event) bool { return !e.Shared }):
 			// It was the first in the line of a deposed primary. A claim alone compares who is.
-		case index == 0, passed > 1:
-			q.violation("place lost", w.at, "client %d waits, and client %d, which is not the next, takes it out of the line", p.client, w.client)
-		case !q.waitedFor(p, w.began, p.graced()*time.Duration(index)):
-			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; it is offered the key since %v", p.client, w.client, w.began, p.offered)
+		case !q.passes(w, i):
+			q.violation("place lost", w.at, "client %d waits, and client %d, which is not granted the key behind it, takes it out of the line", p.client, w.client)
+		case w.began-max(freed, p.seen) < least-q.tol:
+			q.violation("passed early", w.at, "client %d waits, and client %d passes it, which began at %v; a holder left last at %v, and it was seen at %v", p.client, w.client, w.began, freed, p.seen)
 		}
 	}
 	if handed := q.handed(w); len(w.applied) > 0 && !handed {
@@ -314,34 +284,23 @@ func (q *queue) judge(w *write) {
 	}
 }
 
-// passes returns at which index a client stands, counted from a place which it takes out of the
-// line, or 0 if it may not: a claim that is granted passes the one before it, and who only removes
-// a place removes the first.
-func (q *queue) passes(w *write, i int) int {
-	index := 1
-	granted := len(w.applied) > 0
-	for n, p := range q.line {
-		switch {
-		case n == i || !q.counts(p, w.at):
-		case n < i:
-			return 0
-		case p.client == w.client:
-			if granted && index > 1 {
-				return 0
-			}
-			return min(index, furthest)
-		default:
-			index++
-		}
+// leastGrace returns for how long the first in line is waited for at least.
+func (q *queue) leastGrace(at time.Duration) time.Duration {
+	if i := slices.IndexFunc(q.line, func(p *standing) bool { return q.counts(p, at) }); i >= 0 && q.line[i].graced() == gracePolled {
+		return gracePolledLeast
 	}
-	return 1 // its place is stale, or gone by now
+	return graceLeast
 }
 
-// waitedFor reports whether a client that waits for a grace, before it passes a place, may do so now. Who
-// saw a holder run out counts from then on, and no longer than its grace after the late revival.
-func (q *queue) waitedFor(p *standing, now, grace time.Duration) bool {
-	counted := func(since time.Duration) bool { return since != never && now-since >= grace-q.tol }
-	return counted(p.offered) || counted(p.before) && now-p.revived <= grace+q.tol
+// passes reports whether a write grants the key to one who stands behind a place, and passes that.
+func (q *queue) passes(w *write, place int) bool {
+	return slices.ContainsFunc(w.applied, func(e Event) bool {
+		at := q.index(e.Place)
+		if at < 0 {
+			at = slices.IndexFunc(q.line, func(p *standing) bool { return p.client == e.Client })
+		}
+		return at > place
+	})
 }
 
 // inTurn checks that a claim which is granted overtakes nobody. A claim without a place counts as at that of its
@@ -353,13 +312,15 @@ func (q *queue) inTurn(w *write, e Event) {
 		if at = slices.IndexFunc(q.line, func(p *standing) bool { return p.client == e.Client }); at < 0 {
 			at = len(q.line)
 		}
-	case q.line[at].joined > w.began:
+	case q.line[at].stood > w.began:
 		return // a late command: its place was passed, and stands in line once more
 	case e.Shared && q.h.primaryChanged(w.began, w.at):
 		return // what came before it was gone, which compares no more than its own place, and came back
 	}
 	before := slices.DeleteFunc(q.before(at, w.at), func(p *standing) bool {
-		return slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })
+		// A sharer compares no more than its own place: it does not see one that stands again since its look.
+		return e.Shared && p.stood > p.joined && (p.stood > w.began-time.Second || !q.h.quiet()) ||
+			slices.ContainsFunc(w.left, func(l Event) bool { return l.Place == p.place })
 	})
 	if len(before) == 0 || e.Place != "" && e.Shared && q.mayBe(e.Mode, before, w.at) {
 		return
@@ -371,19 +332,32 @@ func (q *queue) index(place string) int {
 	return slices.IndexFunc(q.line, func(p *standing) bool { return p.place == place })
 }
 
+// stand puts a new place in line. It may say that it came earlier only if it did, and was passed; then it comes
+// before others, but not before those that came earlier.
+func (q *queue) stand(w *write, e Event, p *standing) {
+	if q.came[p.place] == 0 {
+		q.came[p.place] = w.at
+	}
+	if e.Since != 0 && e.Since < w.at-q.tol {
+		p.joined = e.Since
+		if p.joined < q.came[p.place]-q.tol && !q.h.primaryChanged(p.joined, w.at) { // otherwise its place was rolled back
+			q.violation("jumps the line", w.at, "client %d, which came at %v, says that it came at %v", p.client, q.came[p.place], p.joined)
+		}
+	}
+	at := len(q.line)
+	if n := q.index(e.Behind); n >= 0 {
+		at = n
+		if other := q.line[at]; e.Since != 0 && other.joined < p.joined-q.tol {
+			q.violation("jumps the line", w.at, "client %d, which came at %v, stands before client %d, which came at %v", p.client, p.joined, other.client, other.joined)
+		}
+	}
+	q.line = slices.Insert(q.line, at, p)
+}
+
 // apply takes in what a write did.
 func (q *queue) apply(w *write) {
-	freed := cmp.Or(w.began, w.at) // whoever frees a key says so beside its command
-	if len(w.applied) > 0 {
-		q.revived = never
-	}
 	for _, e := range w.dropped {
-		if q.isResume(w) && q.holders[e.ID].over <= w.at+q.tol {
-			q.revived = w.at
-		}
-		if e.Note == Broken { // or beside a release that was lost, before an operator removed its holder
-			freed = min(freed, q.holders[e.ID].since)
-		}
+		q.freed = w.at
 		delete(q.holders, e.ID)
 	}
 	for _, e := range w.left {
@@ -400,15 +374,12 @@ func (q *queue) apply(w *write) {
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
 			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at) || q.h.hindered(e.Owner, w.at, w.at-1, w.at)
-			q.line = append(q.line, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, late: late, unknown: unknown, until: e.Until, offered: never, before: never, ready: readiness{since: never}})
+			q.stand(w, e, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, stood: w.at, seen: w.at, late: late, unknown: unknown, until: e.Until, ready: readiness{since: never}})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = e.Op, e.Until, false, 0
+				q.line[i].seen, q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = w.at, e.Op, e.Until, false, 0
 			}
 		case known:
-			if h.over <= w.at+q.tol {
-				q.revived = w.at
-			}
 			later := q.held(e, h.client, h.mode)
 			later.op, later.since = h.op, h.since
 			q.holders[e.ID] = later
@@ -418,16 +389,6 @@ func (q *queue) apply(w *write) {
 		q.streak.known = slices.ContainsFunc(q.line, func(p *standing) bool { return p.client != w.client })
 	}
 	for i, p := range q.line {
-		may := q.mayBe(p.mode, q.before(i, w.at), w.at)
-		switch {
-		case !may && q.revived != never:
-			p.before, p.offered, p.revived = min(p.before, p.offered), never, q.revived
-		case !may && !q.mayBe(p.mode, q.lasting(i, w.at), w.at):
-			p.offered, p.before = never, never
-		case !may: // a writer comes before it that did not count while others shared the key
-		default:
-			p.offered = min(p.offered, freed)
-		}
 		q.prepare(p, i, w.at)
 	}
 }

@@ -47,9 +47,16 @@ func election(from, to int) Event {
 	return Event{Kind: Trouble, At: at(from), Until: at(to), Client: -1, Note: Failover}
 }
 
+func waitsAgain(ms, client int, place string) Event {
+	return Event{Kind: Waits, At: at(ms), Began: at(ms), Key: "k", Client: client, Owner: client, Place: place, Until: at(ms + 90000)}
+}
+
 // takes is a grant to a client that stands in line, or to a client's own next call, in one write.
 func takes(ms, client int, place string, drops string, passed ...string) (all []Event) {
-	all = append(all, droppedBy(ms, client, drops), applied(ms, client, "n", place, ms+30000))
+	if drops != "" {
+		all = append(all, droppedBy(ms, client, drops))
+	}
+	all = append(all, applied(ms, client, "n", place, ms+30000))
 	for _, p := range passed {
 		all = append(all, gone(ms, client, 1, p))
 	}
@@ -59,14 +66,14 @@ func takes(ms, client int, place string, drops string, passed ...string) (all []
 	return all
 }
 
-// resumes is a ticket that client 3 resumes, which is not told to those in line: the first of them says
-// that it still waits.
-func resumes(ms int) []Event {
-	return []Event{
-		{Kind: Called, At: at(ms), Key: "k", Client: 3, Op: ms, Note: Resumes},
-		droppedBy(ms, 3, "a"), applied(ms, 3, "r", "", 11000),
-		{Kind: Waits, At: at(ms + 100), Began: at(ms + 100), Key: "k", Client: 1, Owner: 1, Place: "x:one:1", Until: at(ms + 90000)},
-	}
+// freed is the release of the holder.
+func freed(ms int) []Event { return []Event{droppedBy(ms, 0, "a")} }
+
+// again is one that stands in line before another, and says since when.
+func again(ms, client int, place, behind string, since int) Event {
+	e := stood(ms, client, place)
+	e.Behind, e.Since = behind, at(since)
+	return e
 }
 
 // Each thing that excuses a write of being out of turn, and the nearest one that it does not excuse.
@@ -79,23 +86,23 @@ func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 		"the second in turn":                            {inLineOnce(10000, takes(10101, 2, "x:two:2", "a")...), "out of turn"},
 		"the first in turn, which left its place":       {inLineOnce(10000, takes(10101, 1, "", "a")...), ""},
 		"the second, which left its place":              {inLineOnce(10000, takes(10101, 2, "", "a")...), "out of turn"},
-		"the second, after the first one's second":      {inLineOnce(10000, takes(11101, 2, "x:two:2", "a", "x:one:1")...), ""},
-		"the second, within the first one's second":     {inLineOnce(10000, takes(10501, 2, "x:two:2", "a", "x:one:1")...), "passed early"},
+		"the second, after the first one's grace":       {inLineOnce(30000, append(freed(10000), takes(10101, 2, "x:two:2", "", "x:one:1")...)...), ""},
+		"the second, within the first one's grace":      {inLineOnce(30000, append(freed(10000), takes(10040, 2, "x:two:2", "", "x:one:1")...)...), "passed early"},
+		"the second, though the first was seen":         {inLineOnce(30000, append(append(freed(10000), waitsAgain(10080, 1, "x:one:1")), takes(10101, 2, "x:two:2", "", "x:one:1")...)...), "passed early"},
+		"the second, long after the first was seen":     {inLineOnce(30000, append(append(freed(10000), waitsAgain(10080, 1, "x:one:1")), takes(10301, 2, "x:two:2", "", "x:one:1")...)...), ""},
+		"the second, by when the holder ran out":        {inLineOnce(10000, takes(10101, 2, "x:two:2", "a", "x:one:1")...), ""},
+		"the first passes one behind it":                {inLineOnce(10000, append(takes(10101, 1, "x:one:1", "a"), gone(10101, 1, 2, "x:two:2"))...), "place lost"},
+		"one that was passed stands before the second":  {inLineOnce(30000, gone(9000, 2, 1, "x:one:1"), again(9100, 1, "x:one:1", "x:two:2", 2000)), "place lost"},
+		"it stands there though it came later":          {inLineOnce(30000, again(9100, 3, "x:three:3", "x:two:2", 9100)), "jumps the line"},
+		"it says that it came before":                   {inLineOnce(30000, again(9100, 3, "x:three:3", "x:two:2", 2500)), "jumps the line"},
 		"a handoff inside, of what was let go in time":  {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, LetGo, "a")}, takes(10500, 0, "", "a")...)...), ""},
 		"a handoff inside, of what was let go too late": {inLineOnce(10000, append([]Event{answer(10100, 0, 1000, LetGo, "a")}, takes(10500, 0, "", "a")...)...), "out of turn"},
 		"a handoff of a call that failed in time":       {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, Failed, "")}, takes(10500, 0, "", "a")...)...), ""},
 		"a handoff of a call that failed too late":      {inLineOnce(10000, append([]Event{answer(10100, 0, 1000, Failed, "")}, takes(10500, 0, "", "a")...)...), "out of turn"},
 		"a handoff of a call that was granted":          {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, Granted, "a")}, takes(10500, 0, "", "a")...)...), "out of turn"},
-		"passed, while a renewal came too late":         {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 11000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), ""},
-		"passed, after a renewal that came in time":     {inLineOnce(10000, append([]Event{extended(9400, 0, "a", 11000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
-		"passed, after one too late and one in time":    {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 12000), extended(11000, 0, "a", 13000)}, takes(13101, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
-		"passed, soon after one too late and in time":   {inLineOnce(10000, append([]Event{extended(10400, 0, "a", 12000), extended(11000, 0, "a", 13000)}, takes(11101, 2, "x:two:2", "a", "x:one:1")...)...), ""},
-		"passed, while a ticket was resumed too late":   {inLineOnce(10000, append(resumes(10400), takes(11101, 2, "x:two:2", "r", "x:one:1")...)...), ""},
-		"passed, after a ticket was resumed in time":    {inLineOnce(10000, append(resumes(9400), takes(11101, 2, "x:two:2", "r", "x:one:1")...)...), "passed early"},
-		"passed, after another was granted the key":     {inLineOnce(10000, append(append(resumes(10400), droppedBy(10600, 3, "r"), applied(10600, 3, "s", "", 11000)), takes(11101, 2, "x:two:2", "s", "x:one:1")...)...), "passed early"},
-		"the one before is taken out by nobody in line": {inLineOnce(10000, gone(10500, 2, 1, "x:one:1")), "passed early"},
+		"the one before is taken out by nobody in line": {inLineOnce(10000, gone(10500, 2, 1, "x:one:1")), "place lost"},
 		"a reader's look, in an election":               {inLineOnce(10000, election(9000, 11000), gone(10500, 2, 1, "x:one:1")), ""},
-		"a writer's claim, in an election":              {inLineOnce(10000, append([]Event{election(9000, 11000)}, takes(10501, 2, "x:two:2", "a", "x:one:1")...)...), "passed early"},
+		"a writer's claim, in an election":              {inLineOnce(30000, append(append(freed(10000), election(9000, 11000)), takes(10040, 2, "x:two:2", "", "x:one:1")...)...), "passed early"},
 		"by the TTL index":                              {inLineOnce(10000, Event{Kind: Left, At: at(10500), Key: "k", Owner: 1, Client: 1, Place: "x:one:1", Note: Swept}), "place lost"},
 	} {
 		found := checksOf(inLine(c.h))

@@ -48,12 +48,12 @@ func (q *queue) forgotten(p *standing, until time.Duration) {
 	if p.until != 0 {
 		until = min(until, p.until)
 	}
-	last, call := p.joined, time.Duration(0)
+	last, call := p.stood, time.Duration(0)
 	for _, w := range q.waits[p.client] {
 		if w.mode == p.mode && w.from <= until {
 			last = max(last, w.to)
 		}
-		if w.mode == p.mode && w.from <= p.joined { // later ones have places of their own
+		if w.mode == p.mode && w.from <= p.stood { // later ones have places of their own
 			call = max(call, w.from)
 		}
 	}

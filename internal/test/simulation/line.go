@@ -17,7 +17,8 @@ type place struct {
 	name   string
 	client int
 	seen   time.Time     // by the server's clock
-	until  time.Duration // when it is stale, on the history's clock; 0: clocks are too far apart to tell
+	since  time.Duration // when it joined the line, on the history's clock; 0: clocks are too far apart to tell
+	until  time.Duration // when it is stale; likewise
 }
 
 // stands returns the line of a lock, as a document has it when a write is made.
@@ -31,7 +32,8 @@ func (r logReader) stands(doc bson.D, by *mark) (line []place) {
 		p := place{name: name, client: clientOf(owner)}
 		seen, _ := lookup(of, "seen").(bson.DateTime)
 		if p.seen = seen.Time(); !r.clocksMoved(by) {
-			p.until = by.at + p.seen.Add(store.PlaceFor).Sub(by.clock)
+			since, _ := lookup(of, "since").(bson.DateTime)
+			p.since, p.until = by.at+since.Time().Sub(by.clock), by.at+p.seen.Add(store.PlaceFor).Sub(by.clock)
 		}
 		line = append(line, p)
 	}
@@ -67,11 +69,16 @@ func lineEvents(before, after []place, e history.Event) (all []history.Event) {
 		all = append(all, e)
 	}
 	rest := slices.Clone(before)
-	for _, p := range after {
+	for n, p := range after {
 		i := slices.IndexFunc(rest, func(o place) bool { return o.name == p.name })
 		switch {
 		case i < 0:
+			if n+1 < len(after) {
+				e.Behind = after[n+1].name
+			}
+			e.Since = p.since
 			add(history.Stood, p)
+			e.Behind, e.Since = "", 0
 			continue
 		case !rest[i].seen.Equal(p.seen):
 			add(history.Waits, p)
@@ -84,9 +91,10 @@ func lineEvents(before, after []place, e history.Event) (all []history.Event) {
 	return all
 }
 
-// claimed returns the place of a client that a grant to it took out of the line.
+// claimed returns the place of a client that a grant to it took out of the line. A claim passes what is
+// left there of an earlier wait of its client.
 func claimed(before, after []place, client int) string {
-	for _, p := range before {
+	for _, p := range slices.Backward(before) {
 		if p.client == client && !slices.ContainsFunc(after, func(o place) bool { return o.name == p.name }) {
 			return p.name
 		}

@@ -149,7 +149,10 @@ func (r *remote) holders(keys []string) (found map[string]memHolder, lines map[s
 	found, lines = map[string]memHolder{}, map[string][]place{}
 	for _, s := range all {
 		for _, w := range s.Line {
-			lines[s.Key] = append(lines[s.Key], place{string(w.Place), clientOf(w.Owner), w.Seen, r.p.world.since() + w.Seen.Add(store.PlaceFor).Sub(s.Now)})
+			lines[s.Key] = append(lines[s.Key], place{
+				name: string(w.Place), client: clientOf(w.Owner), seen: w.Seen,
+				since: r.p.world.since() + w.Since.Sub(s.Now), until: r.p.world.since() + w.Seen.Add(store.PlaceFor).Sub(s.Now),
+			})
 		}
 		for _, h := range s.Holders {
 			m := memHolder{key: s.Key, owner: clientOf(h.Owner), until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h) && !h.Released, mode: s.Mode, weight: h.Weight}
@@ -196,9 +199,9 @@ func (r *remote) Release(ctx context.Context, e store.Ending) (store.Ended, erro
 }
 
 // Leave is the store's.
-func (r *remote) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+func (r *remote) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	return flat(call(ctx, r, "leave", key, []string{key}, func() reply[store.Status] {
-		return of(r.mem.Leave(context.WithoutCancel(ctx), key, p, silent))
+		return of(r.mem.Leave(context.WithoutCancel(ctx), key, p))
 	}))
 }
 

@@ -142,7 +142,7 @@ func (f *fixer) had(path string, v bson.DateTime) bool {
 }
 
 func serverSets(path string) bool {
-	return path == "at" || strings.HasPrefix(path, "waits.") && (strings.HasSuffix(path, ".since") || strings.HasSuffix(path, ".seen"))
+	return path == "at" || path == "freed" || strings.HasPrefix(path, "waits.") && (strings.HasSuffix(path, ".since") || strings.HasSuffix(path, ".seen"))
 }
 
 // at returns the value at a path.

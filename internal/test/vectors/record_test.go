@@ -221,10 +221,19 @@ func (s *fixture) mismatches(c store.Claim) {
 	require.ErrorIs(s.t, err, store.ErrModeMismatch)
 }
 
-func (s *fixture) leave(p store.Place, silent bool) {
+func (s *fixture) leave(p store.Place) {
 	s.t.Helper()
-	_, err := s.store.Leave(s.ctx, key, p, silent)
+	_, err := s.store.Leave(s.ctx, key, p)
 	s.ok(err)
+}
+
+// freed returns when the last holder left.
+func (s *fixture) freed() time.Time {
+	s.t.Helper()
+	var doc struct{ Freed time.Time }
+	s.ok(s.raw.FindOne(s.ctx, bson.D{{Key: "_id", Value: key}}).Decode(&doc))
+	require.False(s.t, doc.Freed.IsZero())
+	return doc.Freed
 }
 
 func (s *fixture) tell(kind string, p store.Place) {

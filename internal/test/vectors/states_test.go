@@ -99,7 +99,13 @@ func states() []state {
 		}},
 		{"awaited", "a key that is held, and two wait for it", awaited, []step{
 			{"the first in line still waits", func(s *fixture) { s.refused(standing(second, listener)) }},
-			{"the second leaves the line", func(s *fixture) { s.leave(poller, false) }},
+			{"the first was passed, and stands before the second, which came later", func(s *fixture) {
+				s.leave(listener)
+				c := standing(second, listener)
+				c.Since = time.Now().Add(-time.Minute)
+				s.refused(c)
+			}},
+			{"the second leaves the line", func(s *fixture) { s.leave(poller) }},
 			{"the holder renews, and the line stays", func(s *fixture) { s.renew(first, nil) }},
 			{"the holder releases, not knowing of the line, and tells the first in it", func(s *fixture) { s.release(first, nil); s.tell(store.KindOffered, listener) }},
 			{"the holder releases, knowing of the line, and tells the first in it", func(s *fixture) { s.releaseToLine(first); s.tell(store.KindOffered, listener) }},
@@ -111,11 +117,10 @@ func states() []state {
 			{"a claim without a place does not get the key", func(s *fixture) { s.refused(claim(second)) }},
 			{"the second takes the key, and passes the first, who does not come", func(s *fixture) {
 				c := offered(second, poller)
-				c.Pass = listener
+				c.Unseen = s.freed()
 				s.takes(c)
 			}},
-			{"a process behind both removes the first, who does not come", func(s *fixture) { s.leave(listener, true) }},
-			{"both leave, and the document goes", func(s *fixture) { s.leave(listener, false); s.leave(poller, false) }},
+			{"both leave, and the document goes", func(s *fixture) { s.leave(listener); s.leave(poller) }},
 		}},
 		{"stale", "a key that nobody holds, and the one that waited for it was not seen for two minutes", func(s *fixture) {
 			holding(s)

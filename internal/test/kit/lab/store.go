@@ -187,9 +187,9 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error
 	return c.Ended, c.err
 }
 
-func (s *Store) Leave(ctx context.Context, key string, p store.Place, silent bool) (store.Status, error) {
+func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	c := s.call(ctx, &Call{Op: Leave, Key: key}, func(ctx context.Context, c *Call) {
-		c.Status, c.err = s.Store.Leave(ctx, key, p, silent)
+		c.Status, c.err = s.Store.Leave(ctx, key, p)
 	})
 	return c.Status, c.err
 }
