@@ -376,3 +376,68 @@ func TestADeadWaiterHidesNoneBehindItThatAllowsMorePermits(t *testing.T) {
 		})
 	}
 }
+
+// Three give up while MinHold keeps the key: the fourth, alone in line by then, has it when that is over.
+func TestThoseThatGaveUpUnderMinHoldAreInNobodysWay(t *testing.T) {
+	for name, opts := range map[string][]mongolock.ClientOption{"they listen": nil, "they poll": {mongolock.WithoutFeed()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				const minHold = 20 * time.Second
+				start := time.Now()
+				held := acquire(t, newClient(t, mem), "k", mongolock.MinHold(minHold))
+				for range 3 {
+					inBackground(t.Context(), newClient(t, mem, opts...), "k", mongolock.MaxWait(minHold-5*time.Second-time.Since(start)))
+					time.Sleep(time.Second)
+				}
+				last := inBackground(t.Context(), newClient(t, mem), "k")
+				time.Sleep(time.Second)
+				release(t, held)
+				release(t, within(t, "the fourth", start.Add(minHold), last, 500*time.Millisecond))
+			})
+		})
+	}
+}
+
+// The same behind a holder of which nobody tells that it is over. The first in line comes before one that polls.
+func TestThoseThatGaveUpBehindADetachedHolderAreInNobodysWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		const ttl = 20 * time.Second
+		start := time.Now()
+		_, err := acquire(t, newClient(t, mem), "k", mongolock.TTL(ttl)).Detach(t.Context())
+		require.NoError(t, err)
+		for range 3 {
+			inBackground(t.Context(), newClient(t, mem), "k", mongolock.MaxWait(ttl-5*time.Second-time.Since(start)))
+			time.Sleep(time.Second)
+		}
+		first := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		second := inBackground(t.Context(), newClient(t, mem, mongolock.WithoutFeed()), "k")
+		release(t, within(t, "the fourth", start.Add(ttl), first, 500*time.Millisecond))
+		release(t, within(t, "the fifth, which polls", start.Add(ttl), second, 2*time.Second))
+	})
+}
+
+// Of forty that wait all but the last give up, one now and one then, some of them pollers.
+func TestThirtyNineThatGiveUpAreInTheLastOnesWayForAGraceAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		const minHold, n = 20 * time.Second, 40
+		start := time.Now()
+		held := acquire(t, newClient(t, mem), "k", mongolock.MinHold(minHold))
+		for i := range n - 1 {
+			var opts []mongolock.ClientOption
+			if i%4 == 3 {
+				opts = append(opts, mongolock.WithoutFeed())
+			}
+			patience := time.Duration(1+(i*7919)%20_000) * time.Millisecond // in no order, until MinHold is over
+			inBackground(t.Context(), newClient(t, mem, opts...), "k", mongolock.MaxWait(patience))
+			time.Sleep(10 * time.Millisecond)
+		}
+		last := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		release(t, held)
+		release(t, within(t, "the last", start.Add(minHold), last, time.Second+500*time.Millisecond))
+	})
+}

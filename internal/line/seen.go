@@ -49,6 +49,14 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	if v.since = now.Add(v.unseen.Sub(s.Now)); v.since > now { // a date of another clock, from before an election
 		v.since = v.learnt
 	}
+	if c := v.claim(); !s.Turn(c) { // one between could not have had the key: it waits itself
+		v.first = ""
+	}
+}
+
+// claim is ours, if it passes who is passed.
+func (v *View) claim() *store.Claim {
+	return &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Weight: v.Place.Weight(), Place: v.Place, Unseen: v.unseen}
 }
 
 // same reports whether two looks show the same release. When a holder ran out may be calculated each time.
@@ -75,8 +83,8 @@ func (v *View) waiter(p store.Place) (w store.Waiter) {
 // its slot all the same.
 func (v *View) passAt() monotonic.Moment {
 	at := v.since.Add(v.grace(v.first))
-	if v.passed != 0 {
-		at = max(at, v.passed.Add(v.grace(v.first)))
+	if v.passed != 0 { // and was refused
+		at = max(at, v.passed.Add(graceLeast))
 	}
 	return max(at, v.learnt).Add(v.behind())
 }
