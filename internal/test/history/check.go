@@ -11,7 +11,7 @@ import (
 func (h *History) Check() []Violation {
 	var all []Violation
 	for _, check := range []func(*History) []Violation{
-		exclusion, permits, tokens, register, collateral, returned, inLine, outlived, ghosts, answered, served, linearizable,
+		exclusion, permits, tokens, register, collateral, returned, inLine, outlived, ghosts, answered, linearizable,
 	} {
 		all = append(all, check(h)...)
 	}

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -110,53 +109,6 @@ func answered(h *History) (found []Violation) {
 			found = append(found, Violation{"unanswered", e.At, fmt.Sprintf("client %d's call for %q never returns", e.Client, e.Key)})
 		case ok && e.Until > 0 && at > e.Until+grace:
 			found = append(found, Violation{"answered late", at, fmt.Sprintf("client %d gave up at %v", e.Client, e.Until)})
-		}
-	}
-	return found
-}
-
-// served checks that, without faults, a key is not free for long while a caller waits. When a holder
-// runs out nobody says so, and one whose turn has come since its last look may not know.
-func served(h *History) (found []Violation) {
-	if !h.NoFaults || h.IdleLimit == 0 || h.Prompt {
-		return nil
-	}
-	type span struct {
-		from, to time.Duration
-		gone     time.Duration // when it was removed
-		late     time.Duration // how much later it may be known that it is over
-	}
-	holds := map[string][]span{}
-	for _, l := range h.leases() {
-		if l.applied != never {
-			s := span{l.applied, l.leaves(), l.dropped, 0}
-			if l.dropped > l.until {
-				s.late = furthest * gracePolled
-			}
-			holds[l.key] = append(holds[l.key], s)
-		}
-	}
-	answers := h.answers()
-	for _, e := range h.Events {
-		if e.Kind != Called || e.Until == 0 {
-			continue
-		}
-		free, late, answer := e.At, time.Duration(0), answers[e.Op]
-		list := append(slices.Clone(holds[e.Key]), span{answer, answer, answer, 0})
-		slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-		for _, s := range list {
-			if s.from > answer {
-				break
-			}
-			if s.from-free > h.IdleLimit+late {
-				found = append(found, Violation{"served late", s.from, fmt.Sprintf("%q was free for %v while client %d waited", e.Key, s.from-free, e.Client)})
-			}
-			switch {
-			case s.to > free:
-				free, late = s.to, s.late
-			case s.gone > free: // it had run out before the call
-				late = s.late
-			}
 		}
 	}
 	return found

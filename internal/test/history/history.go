@@ -137,9 +137,7 @@ type History struct {
 
 	GhostLimit     time.Duration // how long a ghost may stay if nothing hinders its clean-up; 0: not judged
 	LateGhostLimit time.Duration // how much longer a late one may stay where writes have no numbers
-	Prompt         bool          // a key idles for no longer than promised while somebody alive waits
 	Still          bool          // a holder that runs out has to be seen unchanged for its TTL, as no election is known
-	IdleLimit      time.Duration // how long a key may be free while a caller waits, without faults; 0: not judged
 }
 
 // Sort puts the events in order of time. Events of one instant are in the order of their

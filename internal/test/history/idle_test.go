@@ -32,7 +32,7 @@ func (k idleKey) history() *History {
 		k.holder = applied(1000, 0, "a", "", 600000)
 	}
 	call := Event{Kind: Called, At: at(4000), Key: "k", Client: 3, Op: 3, Until: at(300000), Mode: k.mode}
-	h := &History{TTL: 30 * time.Second, End: at(300000), Prompt: true, Still: k.still, Events: append(k.more,
+	h := &History{TTL: 30 * time.Second, End: at(300000), Still: k.still, Events: append(k.more,
 		k.holder, stood(2000, 1, k.first), killedAt(3000, 1), stood(2500, 2, "x:two:2"), killedAt(3100, 2), call, stood(4001, 3, k.place),
 	)}
 	if k.granted > 0 {

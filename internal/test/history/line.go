@@ -15,9 +15,7 @@ const (
 	gracePolled      = 2500 * time.Millisecond // if the first of them hears no notices
 	graceLeast       = 150 * time.Millisecond  // where leases are short
 	gracePolledLeast = 300 * time.Millisecond
-	furthest         = 3                // TODO
-	lookEvery        = 30 * time.Second // a waiter that nobody tells anything
-	reserveLess      = time.Minute      // so much sooner a place is stale that keeps others from sharing a key
+	reserveLess      = time.Minute // so much sooner a place is stale that keeps others from sharing a key
 )
 
 // A standing is a place in line.
@@ -32,7 +30,6 @@ type standing struct {
 	unknown bool          // kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	seen    time.Duration // when its waiter joined the line, or last said that it waits
-	ready   readiness
 }
 
 // graced is how long it is waited for, once it is offered the key.
@@ -166,18 +163,13 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], killed: killed}
-		if h.Prompt {
-			q.waiters = waiting(waits[key], polling)
-		}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], killed: killed, waiters: waiting(waits[key], polling)}
 		for _, w := range writes[key] {
-			q.stranded(w.at)
 			q.idles(w.at)
 			q.judge(w)
 			q.apply(w)
 			q.now = w.at
 		}
-		q.stranded(h.End)
 		q.idles(h.End)
 		for _, p := range q.line {
 			q.forgotten(p, h.End)
@@ -374,10 +366,10 @@ func (q *queue) apply(w *write) {
 			answered, over := q.answers[e.Op]
 			late := over && answered < w.at
 			unknown := late && q.h.hindered(e.Owner, q.calls[e.Op], q.calls[e.Op], w.at) || q.h.hindered(e.Owner, w.at, w.at-1, w.at)
-			q.stand(w, e, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, stood: w.at, seen: w.at, late: late, unknown: unknown, until: e.Until, ready: readiness{since: never}})
+			q.stand(w, e, &standing{place: e.Place, mode: modeOfPlace(e.Place), client: e.Owner, op: e.Op, joined: w.at, stood: w.at, seen: w.at, late: late, unknown: unknown, until: e.Until})
 		case e.Kind == Waits:
 			if i := q.index(e.Place); i >= 0 {
-				q.line[i].seen, q.line[i].op, q.line[i].until, q.line[i].late, q.line[i].ready.known = w.at, e.Op, e.Until, false, 0
+				q.line[i].seen, q.line[i].op, q.line[i].until, q.line[i].late = w.at, e.Op, e.Until, false
 			}
 		case known:
 			later := q.held(e, h.client, h.mode)
@@ -387,8 +379,5 @@ func (q *queue) apply(w *write) {
 	}
 	if len(w.applied) > 0 {
 		q.streak.known = slices.ContainsFunc(q.line, func(p *standing) bool { return p.client != w.client })
-	}
-	for i, p := range q.line {
-		q.prepare(p, i, w.at)
 	}
 }

@@ -64,9 +64,6 @@ func (s Settings) Flags() (flags string) {
 	if s.Several {
 		flags += " -sim.several"
 	}
-	if s.Prompt {
-		flags += " -sim.prompt"
-	}
 	flags += fmt.Sprint(" -sim.crowd ", s.Crowd, " -sim.mixed ", s.Mixed, " -sim.dying ", s.Dying)
 	if s.Forward {
 		flags += " -sim.forward"

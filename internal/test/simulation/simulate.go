@@ -40,7 +40,6 @@ type Settings struct {
 	Forward  bool   // the clock of a primary may go forward far
 	Servers  string // which kind; empty: as the seed says
 
-	Prompt    bool // a key may idle for no longer than promised
 	Elections bool // many, around one key, with clocks far apart
 	Rolling   bool // a mixture in which all take permits, of numbers that differ as while deploys roll, while primaries fail
 	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
@@ -251,11 +250,8 @@ func (w *world) outcome(s Settings) *Outcome {
 	h.Tolerance = w.plan.clockSkew + s.Late + time.Millisecond
 	h.NoFaults, h.Deaths = w.plan.noFaults && !w.plan.deaths, w.plan.deaths
 	h.End, h.Numbered = w.since(), w.plan.retries && w.plan.servers != standalone
-	h.Prompt, h.Still = s.Prompt, w.plan.servers == routers || w.plan.servers == single
-	h.GhostLimit, h.LateGhostLimit, h.IdleLimit = time.Second, 8*time.Second, 1500*time.Millisecond
-	if h.Still { // no election is known: a holder has to be seen still
-		h.IdleLimit += h.TTL + h.TTL/100
-	}
+	h.Still = w.plan.servers == routers || w.plan.servers == single
+	h.GhostLimit, h.LateGhostLimit = time.Second, 8*time.Second
 	if w.mem == nil {
 		w.readLog()
 	}

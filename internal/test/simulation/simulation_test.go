@@ -41,15 +41,14 @@ var (
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
 	simRolling = flag.Bool("sim.rolling", false, "all take permits, of numbers that differ as while deploys roll, while primaries fail")
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
-	simDying   = flag.Int("sim.dying", 0, "in how many of a thousand histories processes of a crowd die again and again")
-	simPrompt  = flag.Bool("sim.prompt", false, "a key may idle for no longer than promised while somebody alive waits")
+	simDying   = flag.Int("sim.dying", 50, "in how many of a thousand histories processes of a crowd die again and again")
 	simMixed   = flag.Int("sim.mixed", 300, "in how many of a thousand histories the options of most calls are a mixture")
 	simCrowd   = flag.Int("sim.crowd", 200, "in how many of a thousand histories many clients wait for one key")
 	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
-var plain = simulation.Settings{Margin: -1, Crowd: 200, Mixed: 300}
+var plain = simulation.Settings{Margin: -1, Crowd: 200, Mixed: 300, Dying: 50}
 
 // asked returns the settings that the flags ask for.
 func asked() simulation.Settings {
@@ -57,7 +56,7 @@ func asked() simulation.Settings {
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
 	s.Rolling = *simRolling
-	s.Crowd, s.Mixed, s.Dying, s.Prompt = *simCrowd, *simMixed, *simDying, *simPrompt
+	s.Crowd, s.Mixed, s.Dying = *simCrowd, *simMixed, *simDying
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
@@ -202,7 +201,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.rolling=", *simRolling), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.dying=", *simDying), fmt.Sprint("-sim.prompt=", *simPrompt), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.rolling=", *simRolling), fmt.Sprint("-sim.crowd=", *simCrowd), fmt.Sprint("-sim.mixed=", *simMixed), fmt.Sprint("-sim.dying=", *simDying), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
