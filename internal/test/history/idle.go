@@ -43,6 +43,7 @@ func waiting(waits map[int][]*wait, polls map[int]bool) (all []*waiter) {
 //
 //   - holders, until they are over, and where no clock can tell, until they were seen still for their TTL;
 //   - while others share the key: a writer and a heavy claim, dead or alive, until their places are stale;
+//   - one that died and said, since the key was free, that it lives: for its time from then on;
 //   - what hindered the waiter itself, and an election;
 //   - for half a minute and what a call may take: any other fault, by which a notice may be lost.
 func (q *queue) idles(until time.Duration) {
@@ -59,10 +60,9 @@ func (q *queue) idles(until time.Duration) {
 		}
 		w.polled = w.polled || slices.ContainsFunc(q.line, func(p *standing) bool { return polled(p.place) })
 		end := min(until, w.to)
-		if limit := q.idleLimit(w, end); end > w.could+limit && !q.h.hindered(w.client, w.could, w.could, w.could+limit) {
-			if w.late == 0 {
-				w.late, w.line = w.could+limit, q.clients()
-			}
+		from := max(w.could, q.silent(w, end))
+		if over := from + q.idleLimit(w, from, end); end > over && w.late == 0 && !q.h.hindered(w.client, from, from, over) {
+			w.late, w.line = over, q.clients()
 		}
 		if w.to <= until || until == q.h.End {
 			q.report(w, end)
@@ -72,15 +72,29 @@ func (q *queue) idles(until time.Duration) {
 }
 
 // idleLimit returns for how long somebody who waits may not have what it could have, up to some end.
-func (q *queue) idleLimit(w *waiter, end time.Duration) time.Duration {
+func (q *queue) idleLimit(w *waiter, from, end time.Duration) time.Duration {
 	limit := idleMost
 	if w.polls || w.polled {
 		limit = idlePolled
 	}
-	if end > w.could+limit && q.h.troubled(w.could-lookAgain, w.could+limit) {
+	if end > from+limit && q.h.troubled(from-lookAgain, from+limit) {
 		limit += lookAgain + ofCalls + q.h.TTL
 	}
 	return limit
+}
+
+// silent returns since when those that stand before somebody who waits, and have died by the end, do not say
+// any more that they live.
+func (q *queue) silent(w *waiter, end time.Duration) (since time.Duration) {
+	for _, p := range q.line {
+		switch {
+		case p.client == w.client && p.mode == w.mode:
+			return since
+		case q.deadBy(p.client, end):
+			since = max(since, p.seen)
+		}
+	}
+	return since
 }
 
 // report reports that a key idled until then, once for all who waited, if that was for too long.
@@ -106,11 +120,6 @@ func (q *queue) could(w *waiter) time.Duration {
 			shared, taken = max(shared, over), taken+h.mode.takes()
 		default:
 			since = max(since, over)
-		}
-	}
-	for _, p := range q.line[:max(n, 0)] {
-		if q.isDead(p.client) { // it said that it lives
-			since = max(since, p.seen)
 		}
 	}
 	switch {
@@ -207,9 +216,11 @@ func (h *History) troubled(from, to time.Duration) bool {
 }
 
 // isDead reports whether a client has been killed by now.
-func (q *queue) isDead(client int) bool {
-	at, was := q.killed[client]
-	return was && at <= q.now
+func (q *queue) isDead(client int) bool { return q.deadBy(client, q.now) }
+
+func (q *queue) deadBy(client int, at time.Duration) bool {
+	died, was := q.killed[client]
+	return was && died <= at
 }
 
 // clients names those that stand in line.

@@ -46,6 +46,10 @@ func killedAt(ms, client int) Event {
 	return Event{Kind: Trouble, At: at(ms), Client: client, Until: never, Note: Killed}
 }
 
+func said(ms, client int) Event {
+	return Event{Kind: Waits, At: at(ms), Began: at(ms), Key: "k", Client: client, Owner: client, Place: "x:one:1", Until: at(ms + 90000)}
+}
+
 func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 	permit, reader := Mode{Shared: true, Limit: 2}, Mode{Shared: true}
 	others := func(m Mode) Event { // that share the key
@@ -67,6 +71,8 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"a waiter that polls, late":                  {idleKey{granted: 13700, place: "x::3"}, true},
 		"a dead one polled, in time":                 {idleKey{granted: 13400, first: "x::1"}, false},
 		"a dead one polled, late":                    {idleKey{granted: 13700, first: "x::1"}, true},
+		"a dead one said that it lives, in time":     {idleKey{granted: 12000, more: []Event{said(10600, 1), killedAt(10700, 1)}}, false},
+		"a dead one said that it lives, and late":    {idleKey{granted: 12200, more: []Event{said(10600, 1), killedAt(10700, 1)}}, true},
 		"the waiter died as well":                    {idleKey{more: []Event{killedAt(11000, 3)}}, false},
 		"the waiter died later":                      {idleKey{more: []Event{killedAt(12000, 3)}}, true},
 		"the waiter gave up":                         {idleKey{more: []Event{answer(11000, 3, 3, Failed, "")}}, false},
