@@ -44,6 +44,7 @@ func waiting(waits map[int][]*wait, polls map[int]bool) (all []*waiter) {
 //   - holders, until they are over, and where no clock can tell, until they were seen still for their TTL;
 //   - while others share the key: a writer and a heavy claim, dead or alive, until their places are stale;
 //   - one that died and said, since the key was free, that it lives: for its time from then on;
+//   - a holder that left, though the key was free already, or a permit: all wait from then on;
 //   - what hindered the waiter itself, and an election;
 //   - for half a minute and what a call may take: any other fault, by which a notice may be lost.
 func (q *queue) idles(until time.Duration) {
@@ -60,7 +61,7 @@ func (q *queue) idles(until time.Duration) {
 		}
 		w.polled = w.polled || slices.ContainsFunc(q.line, func(p *standing) bool { return polled(p.place) })
 		end := min(until, w.to)
-		from := max(w.could, q.silent(w, end))
+		from := max(w.could, q.freed, q.silent(w, end))
 		if over := from + q.idleLimit(w, from, end); end > over && w.late == 0 && !q.h.hindered(w.client, from, from, over) {
 			w.late, w.line = over, q.clients()
 		}

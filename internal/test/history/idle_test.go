@@ -80,6 +80,8 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"another had it for a moment":                {idleKey{granted: 15000, more: []Event{applied(10900, 4, "b", "", 600000), droppedBy(11000, 4, "b")}}, true},
 		"a holder that ran out, in time":             {idleKey{granted: 11500, holder: ranOut}, false},
 		"a holder that ran out, late":                {idleKey{granted: 11700, holder: ranOut}, true},
+		"one that had run out left, in time":         {idleKey{granted: 12400, holder: ranOut, more: []Event{droppedBy(11000, 0, "a")}}, false},
+		"one that had run out left, late":            {idleKey{granted: 12700, holder: ranOut, more: []Event{droppedBy(11000, 0, "a")}}, true},
 		"held on, as under MinHold":                  {idleKey{granted: 21500, holder: ranOut, more: []Event{extended(9000, 0, "a", 20000)}}, false},
 		"held on, and late after that":               {idleKey{granted: 21700, holder: ranOut, more: []Event{extended(9000, 0, "a", 20000)}}, true},
 		"it has to be seen still, in time":           {idleKey{granted: 41700, holder: ranOut, still: true}, false},
