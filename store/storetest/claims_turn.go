@@ -221,7 +221,7 @@ func itIsShownSinceWhenAKeyIsFree(e *env) {
 		e.Errorf("used for %v, want %v", s.Used, used)
 	}
 	h = e.granted(e.anew(a))
-	a = e.waits(e.claim(h.Key, long))
+	e.waits(e.claim(h.Key, long))
 	e.later()
 	if err := e.store.Break(e.ctx(), h.Ref, "why not", true); err != nil {
 		e.Fatalf("break: %v", err)
@@ -477,8 +477,8 @@ func oneThatCouldNotHaveTheKeyIsNotPassed(e *env) {
 	e.waits(e.passes(late))
 	e.line(reader.Key, writer, late)
 
-	one, two := e.granted(e.permit(e.key("weights"), 3, long)), held{}
-	two = e.granted(e.permit(one.Key, 3, long))
+	one := e.granted(e.permit(e.key("weights"), 3, long))
+	two := e.granted(e.permit(one.Key, 3, long))
 	heavy, dead, light := e.waits(e.weighing(one.Key, 3, 3, long)), e.waits(e.permit(one.Key, 3, long)), e.waits(e.permit(one.Key, 3, long))
 	e.release(one.Ref)
 	e.later()
