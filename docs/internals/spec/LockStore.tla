@@ -31,7 +31,7 @@ Late(c, lasts) == Clock - (c.end - lasts)
 
 \* The call that a command is of. One that only deletes what is empty is of none.
 Meant(c) ==
-  CASE c.op \in {"insert", "swap", "join"} -> {<<"acquire", c.id, c.mode, 0, 0, Late(c, TTL)>>}
+  CASE c.op \in {"insert", "swap", "join"} -> {<<"acquire", c.id, c.mode, 0, {}, Late(c, TTL)>>}
     [] c.op = "renew"                      -> {<<"renew", c.id, Late(c, TTL)>>}
     [] c.op \in {"release", "leave"}       -> {<<"release", c.id>>}
     [] c.op = "min-hold"                   -> {<<"keep", c.id, 1, Late(c, 1)>>}

@@ -51,11 +51,11 @@ Full(t, r, l) ==
   LET Bit(n) == (t[5] \div n) % 2 = 1 IN
   [k |-> t[1], op |-> t[2], id |-> t[3], p |-> t[3], n |-> t[4], client |-> t[6], began |-> t[7],
    inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), nobody |-> Bit(8), stays |-> Bit(16), unheld |-> Bit(32), majorly |-> Bit(64),
-   sharable |-> Bit(128), dated |-> Bit(256), spots |-> l[1], whole |-> l[2], out |-> l[3], joins |-> l[4],
+   sharable |-> Bit(128), dated |-> Bit(256), spots |-> l[1], whole |-> l[2], out |-> l[3], joins |-> l[4], behind |-> l[5],
    mode |-> r[8], permits |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
    drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17]]
 Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0>>
-NoLine  == <<{}, <<>>, {}, 0>>
+NoLine  == <<{}, <<>>, {}, 0, 0>>
 
 ASSUME TLCSet(1, Traces)        \* so that they are evaluated once
 History  == TLCGet(1)[trace]
@@ -72,9 +72,9 @@ LetsGo    == {"release", "leave", "min-hold"}
 InNobody  == {"note", "look", "delete"}      \* about no attempt
 
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
-          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1]
+          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1, offered |-> FALSE]
 Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, line |-> <<>>, permits |-> 0, lasts |-> [i \in Ids |-> 0]]
-Clients == 0..9
+Clients == {History.commands[k][6] : k \in DOMAIN History.commands}
 
 TraceInit ==
   /\ trace \in 1..Len(Traces) /\ at = 1
@@ -103,10 +103,13 @@ MayDropAt(c, x, told, latest) ==
 TakesOffer(c) == \/ c.op = "swap" /\ c.unheld /\ \E x \in c.spots : x[1] = 0
                  \/ c.op = "join" /\ c.sharable /\ \E x \in c.spots : x[1] = -1
 
+\* An offer that came to nothing because the document is gone: the claim goes on in its session, which bars what came before.
+GoesOn(c) == LET a == proc[c.p] IN c.op = "insert" /\ a.phase = "held" /\ a.offered /\ (~Numbered \/ (c.inside /\ c.n > a.n))
+
 SendClaim(c, told, shown) ==
   LET a == proc[c.p] IN
   /\ IF c.op \in {"insert", "transfer"} /\ c.mode # "shared"
-     THEN Need(a.phase = "idle", "an id is sent once")
+     THEN Need(a.phase = "idle" \/ GoesOn(c), "an id is sent once")
      ELSE Need(a.phase \in {"idle", "held"}, "the claim before is not answered, or an id is used again")
   /\ Need(c.op \in {"swap", "join"} => (c.nobody \/ c.whole # <<>> \/ c.spots # {}), "it does not ask who is in line")
   /\ Need((c.op = "insert") \/ (c.rev # NoRev) \/ (c.op = "transfer" /\ c.from # 0) \/ TakesOffer(c), "it names neither a revision nor the holder")
@@ -116,7 +119,7 @@ SendClaim(c, told, shown) ==
           /\ Need(\/ proc[c.from].told >= 0
                   \/ proc[c.from].phase = "won", \* its caller gave up: nobody was given it
                   "the lease that it hands over is not over yet")
-  /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from])
+  /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from, !.offered = TakesOffer(c)])
 
 \* The lease was in hand when its client began with the renewal. The driver may hold that back, while it knows of no primary; and
 \* one that was answered, but left too little, is repeated once in the same call (again is when that one began).
@@ -196,7 +199,8 @@ Leaves(d, c) ==
               ELSE After(d, c)
       line == SelectSeq(d.line, LAMBDA p : p \notin c.out) IN
   [left EXCEPT
-     !.line = IF ~left.exists THEN <<>> ELSE IF c.joins # 0 THEN Append(line, c.joins) ELSE line,
+     !.line = IF ~left.exists THEN <<>> ELSE IF c.joins = 0 THEN line ELSE IF c.behind \notin 0..Len(line) THEN Append(line, c.joins)
+              ELSE SubSeq(line, 1, c.behind) \o <<c.joins>> \o SubSeq(line, c.behind + 1, Len(line)),
      !.lasts = IF c.op \in Claims \cup {"min-hold"} THEN [@ EXCEPT ![c.id] = c.lasts]
                ELSE IF c.op = "renew" THEN [@ EXCEPT ![c.id] = Max(@, c.lasts)] ELSE @,
      !.permits = IF c.op \in Claims /\ c.permits >= 0 THEN c.permits ELSE @]
@@ -342,7 +346,7 @@ Forget(p, free) ==
   /\ doc' = Less(doc) /\ safe' = Less(safe) /\ past' = Less(past)
   /\ tail' = [i \in 1..Len(tail) |-> Less(tail[i])]
   /\ refuses' = [refuses EXCEPT ![p] = 0]
-  /\ seen' = [c \in Clients |-> {s \in seen[c] : s.id # p}]
+  /\ seen' = [c \in DOMAIN seen |-> {s \in seen[c] : s.id # p}]
   /\ settled' = settled \ {p}
   /\ drawn' = SelectSeq(drawn, LAMBDA i : i # p)
   /\ last' = IF last = p THEN 0 ELSE last

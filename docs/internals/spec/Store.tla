@@ -64,8 +64,8 @@ Names(line)   == [j \in 1..Len(line) |-> line[j].place]
 Before(line, p) == IF At(line, p) > 0 THEN SubSeq(line, 1, At(line, p) - 1) ELSE line
 After(line, p)  == IF At(line, p) > 0 THEN SubSeq(line, At(line, p) + 1, Len(line)) ELSE <<>>
 
-\* The places that count, and stay when one behind them is granted: fresh ones, but for one that is passed.
-Counting(line, pass) == SelectSeq(line, LAMBDA x : x.fresh /\ x.place # pass)
+\* The places that count, and stay when one behind them is granted: fresh ones, but for those that are passed.
+Counting(line, pass) == SelectSeq(line, LAMBDA x : x.fresh /\ x.place \notin pass)
 
 \* How many of the first in a line, all of which count, may have the key now, in any order: of permits those before the first
 \* with which more would be taken than it, or one before it, allows.
@@ -123,7 +123,7 @@ Renew(k, i, late) ==
   ELSE {Says(<<"renewed">>, [k EXCEPT !.holders[i].left = Max(@, TTL - late)])}
 
 \* Its answer has who waits and counts, and how many holders are left, by their permits.
-Released(before, after) == Says(<<"released", Names(Counting(before.line, 0)), Taken(after)>>, after)
+Released(before, after) == Says(<<"released", Names(Counting(before.line, {})), Taken(after)>>, after)
 
 Release(k, i) == IF k.holders[i].there THEN {Released(k, Without(k, i))} ELSE {Says(<<"gone">>, k)}
 
@@ -149,8 +149,8 @@ Undo(k, i) == {Says(<<"done">>, IF k.holders[i].there THEN Without(k, i) ELSE k)
 UndoTransfer(k, to, from) ==
   {Says(<<"done">>, IF k.holders[to].there THEN Without(k, to) ELSE IF k.holders[from].there THEN Without(k, from) ELSE k)}
 
-\* A waiter's place is taken out of the line; with silent, only if it is the first.
-Leave(k, p, silent) == {Says(<<"done">>, IF silent /\ At(k.line, p) # 1 THEN k ELSE [k EXCEPT !.line = Out(@, p)])}
+\* A waiter's place is taken out of the line.
+Leave(k, p) == {Says(<<"done">>, [k EXCEPT !.line = Out(@, p)])}
 
 \* What nobody calls: time, and the TTL index.
 Tick(k)  == {Says(<<>>, [k EXCEPT !.holders = [i \in Ids |-> [@[i] EXCEPT !.left = Max(0, @ - 1)]],
@@ -159,7 +159,7 @@ Sweep(k) == {Says(<<>>, Free)}
 
 -----------------------------------------------------------------------------
 (* A call is <<name, arguments>>.  An id is claimed once: by one that is no holder.  A place has one mode, and a claim may  *)
-(* pass one that stands before it. *)
+(* pass any of those that stand before it: whom it passes is a matter of time, and of Waiting.tla. *)
 
 Calls(k) ==
   LET absent == IF Alike THEN Least(Ids \ There(k), 1) ELSE Ids \ There(k)
@@ -169,8 +169,8 @@ Calls(k) ==
       in     == Range(Names(k.line))
       new    == Least(Places \ in, 1)
       places(m) == {0} \cup new \cup {x.place : x \in {y \in Range(k.line) : y.mode = m}}
-      passed(p) == {0} \cup (IF p \in in THEN Range(Names(Before(k.line, p))) ELSE {})
-      waiters   == UNION {UNION {{<<m, p, q>> : q \in passed(p)} : p \in places(m)} : m \in Modes}
+      PassAll(p) == IF p \in in THEN SUBSET Range(Names(Before(k.line, p))) ELSE {{}}
+      waiters   == UNION {UNION {{<<m, p, q>> : q \in PassAll(p)} : p \in places(m)} : m \in Modes}
       all    ==
        {<<"acquire", i, x[1], x[2], x[3], late>> : i \in absent, x \in waiters, late \in Lates}
   \cup {<<"renew", i, late>> : i \in ids, late \in Lates}
@@ -182,8 +182,8 @@ Calls(k) ==
              \cup {<<"undo transfer", x[2], x[1]>> : x \in pairs}
         ELSE {})
   \cup {<<"undo", i>> : i \in ids}
-  \cup {<<"leave", p, silent>> : p \in in \cup new, silent \in BOOLEAN}
-  \cup (IF (There(k) # {} \/ k.line # <<>>) /\ Alive(k) = {} /\ Counting(k.line, 0) = <<>> THEN {<<"sweep">>} ELSE {})
+  \cup {<<"leave", p>> : p \in in \cup new}
+  \cup (IF (There(k) # {} \/ k.line # <<>>) /\ Alive(k) = {} /\ Counting(k.line, {}) = <<>> THEN {<<"sweep">>} ELSE {})
   \cup {<<"tick">>}
   IN {c \in all : c[1] \notin Unasked}
 
@@ -196,7 +196,7 @@ Outcomes(k, c) ==
     [] c[1] = "transfer"      -> Transfer(k, c[2], c[3], c[4])
     [] c[1] = "undo"          -> Undo(k, c[2])
     [] c[1] = "undo transfer" -> UndoTransfer(k, c[2], c[3])
-    [] c[1] = "leave"         -> Leave(k, c[2], c[3])
+    [] c[1] = "leave"         -> Leave(k, c[2])
     [] c[1] = "tick"          -> Tick(k)
     [] c[1] = "sweep"         -> Sweep(k)
 
@@ -220,7 +220,7 @@ Once == \A i, j \in 1..Len(key.line) : key.line[i].place = key.line[j].place => 
 \* overtakes a claim that waits for more permits, or that allows fewer.
 Gone       == {j \in 1..Len(key.line) : At(key'.line, key.line[j].place) = 0}
 Last       == IF Gone = {} THEN Len(key.line) + 1 ELSE CHOOSE j \in Gone : \A i \in Gone : i <= j
-Overtaken  == SelectSeq(Counting(SubSeq(key.line, 1, Last - 1), 0), LAMBDA x : At(key'.line, x.place) > 0)
+Overtaken  == SelectSeq(Counting(SubSeq(key.line, 1, Last - 1), {}), LAMBDA x : At(key'.line, x.place) > 0)
 Comes      == \E i \in Ids : ~key.holders[i].there /\ key'.holders[i].there
 Moves      == key.mode = "exclusive" /\ Alive(key) # {}   \* a hand-over
 InTurn     == [][(Comes /\ ~Moves /\ Overtaken # <<>>) =>

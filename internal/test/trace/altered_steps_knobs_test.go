@@ -44,6 +44,18 @@ var alteredDocuments = []alteration{
 	{"a claim that is sent again before it was answered", without("nothing was found"), "sends claim", "an id is sent again, and the claim before may have been applied", nil},
 }
 
+// Processes die in line, so others are passed, although they live, and join again.
+var dying = simulation.Settings{Margin: -1, Dying: 1000}
+
+var alteredLines = []alteration{
+	{"one that was passed, and is not before those that came later", without("none of this"), "executes note", "it leaves another document than the specification says", last},
+}
+
+var joinsBefore = regexp.MustCompile(`^(<<\d+, "note", .*\}, \d+, )\d+>>>>$`)
+
+// last has a place that joins before others join at the end.
+func last(command string) string { return joinsBefore.ReplaceAllString(command, "$1-1>>>>") }
+
 var savesTwo = regexp.MustCompile(`^(<<"finish".*, <<)\d+, (.*>>>>)$`)
 
 // lost drops the first change of what a save has, if there is another.
@@ -68,6 +80,10 @@ func trustedLonger(which string) func(*trace.Step) bool {
 		}
 		return true
 	}
+}
+
+func TestControlAnAlteredHistoryOfALineIsRefused(t *testing.T) {
+	refusesAltered(t, alteredLines, ofLocks, dying)
 }
 
 func TestControlAnAlteredHistoryOfPathLocksIsRefused(t *testing.T) {

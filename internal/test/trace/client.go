@@ -120,7 +120,7 @@ func (b *builder) standing(s standing) string {
 	for i, at := range s.spots {
 		spots[i] = fmt.Sprintf("<<%d, %s>>", at.n, b.inLine(at.place))
 	}
-	return fmt.Sprintf(", <<{%s}, <<%s>>, {%s}, %s>>", strings.Join(spots, ", "), b.inLine(s.whole...), b.inLine(s.out...), b.inLine(s.joins))
+	return fmt.Sprintf(", <<{%s}, <<%s>>, {%s}, %s, %d>>", strings.Join(spots, ", "), b.inLine(s.whole...), b.inLine(s.out...), b.inLine(s.joins), s.behind)
 }
 
 // inLine are the numbers of places in line; 0 is none.

@@ -37,7 +37,7 @@ type control struct {
 var controls = []control{
 	{8, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}, "lets go of", "its holder was not told, and others may have the key already"},
 	{33, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain, "is told", "its holder is told when others may have the key already"},
-	{55, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, plain, "is granted", "the answer came too late to be a grant"},
+	{16, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, plain, "is granted", "the answer came too late to be a grant"},
 	{2, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, plain, "sends transfer", "it names neither a revision nor the holder"},
 	{14, "release without id", func(on bool) { knob.ReleaseByKey = on }, plain, "sends delete", "it does not ask that nobody holds the key, and nobody waits"},
 	{21, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, plain, "executes renew", "the server has executed what does not match"},
@@ -61,7 +61,7 @@ var controls = []control{
 	{45, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, plain, "sends swap", "it drops a holder that none of the three rules gives up"},
 	{4, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, plain, "sends renew", "its beat is not greater than all before"},
 	{337, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, plain, "sends swap", "it drops a holder that none of the three rules gives up"},
-	{4, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain, "sends undo", "it is not the clean-up of that mode"},
+	{8, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain, "sends undo", "it is not the clean-up of that mode"},
 	{14, "a swap without rev", func(on bool) { knob.SwapWithoutRev = on }, plain, "sends swap", "it names neither a revision nor the holder"},
 	{1, "a grant that does not compare who is in line", func(on bool) { knob.GrantOutOfTurn = on }, plain, "sends swap", "it does not ask who is in line"},
 	{1, "an offer taken by the place alone", func(on bool) { knob.OfferUncompared = on }, plain, "sends swap", "it names neither a revision nor the holder"},

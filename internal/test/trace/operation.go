@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,8 @@ type standing struct {
 	spots  []spot   // that these are where they are
 	dated  bool     // when waiters were seen: the specification does not know that
 	out    []string // the places that it takes out
-	joins  string   // the place that comes to the end
+	joins  string   // the place that comes
+	behind int      // how many places it joins behind; -1: all
 }
 
 // A spot is where a place is in line: at n, or anywhere if n is negative.
@@ -278,8 +280,14 @@ func (s *standing) change(operator string, v any) {
 	list, several := v.(bson.A)
 	place, _ := v.(string)
 	switch {
+	case operator == "$set": // it was passed, and joins among those that the filter names
+		for i, p := range names(list) {
+			if !slices.Contains(s.whole, p) {
+				s.joins, s.behind = p, i
+			}
+		}
 	case operator == "$push":
-		s.joins = place
+		s.joins, s.behind = place, -1
 	case several:
 		s.out = names(list)
 	default:

@@ -95,7 +95,7 @@ func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
 }
 
 func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
-	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several})
+	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several, Dying: 100})
 }
 
 func TestTheSpecificationAllowsEveryHistoryOfPathLocks(t *testing.T) {
