@@ -32,7 +32,7 @@ func (c *Client) tellOf(s *store.Status) {
 	waiting := s.Waiting("")
 	n := s.Offered(waiting)
 	c.watch.Announce(wake.Offers(s.Key, waiting, n)...)
-	c.expect(s.Key, waiting, n, 0, s.Used)
+	c.expect(s.Key, waiting, n, n+1, 0, s.Used)
 }
 
 // announceBeside announces a release while the command that frees the key is under way, if others
@@ -93,22 +93,24 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	}
 	c, n, used := h.client, store.Status{}.Offered(e.Line), h.client.clock.Since(h.granted)
 	if keep := h.keep(); keep > 0 {
-		c.expect(h.ref.Key, e.Line, n, keep, used)
+		c.expect(h.ref.Key, e.Line, n, n+1, keep, used)
 		return wake.Notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
-	if e.Left > 0 {
+	if e.Left > 0 { // others release, too, and tell those behind
 		n = store.Status{Mode: h.terms.mode}.OfferedBeside(e.Line, e.Left)
+		c.expect(h.ref.Key, e.Line, n, n, 0, used)
+		return wake.Notices(store.KindOffered, h.ref.Key, e.Line[:n])
 	}
-	c.expect(h.ref.Key, e.Line, n, 0, used)
+	c.expect(h.ref.Key, e.Line, n, n+1, 0, used)
 	return wake.Offers(h.ref.Key, e.Line, n)
 }
 
 // expect makes sure that somebody comes for a key that will be offered to n of a line, after a lease that was
-// used for so long. They were told, and the next one. If they have all died nobody who lives knows that the
-// key is free: so this client looks a little before they are passed. It need not if it has the key itself by
-// then, or waits and knows.
-func (c *Client) expect(key string, waiting []store.Place, n int, after, used time.Duration) {
-	if n == 0 || len(waiting) <= n+1 || !c.watch.Announces() {
+// used for so long. Some of the line were told. If they have all died nobody who lives knows that the key is
+// free: so this client looks a little before they are passed. It need not if it has the key itself by then,
+// or waits and knows.
+func (c *Client) expect(key string, waiting []store.Place, n, told int, after, used time.Duration) {
+	if n == 0 || len(waiting) <= told || !c.watch.Announces() {
 		return
 	}
 	qs := &c.queues
@@ -176,7 +178,7 @@ func (c *Client) leaveLine(key string, p store.Place) error {
 	// These look at once: they would take KindNext for a release.
 	told = append(told, wake.Notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
 	c.watch.Announce(told...)
-	c.expect(key, waiting, n, 0, s.Used)
+	c.expect(key, waiting, n, n+1, 0, s.Used)
 	c.queues.Read([]store.Status{s})
 	return nil
 }

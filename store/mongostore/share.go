@@ -25,7 +25,8 @@ const (
 // share acquires a key in shared or permits mode. If the key is free, the command is the same
 // upsert; otherwise the claim joins, with a compare-and-swap on the document that a look showed.
 // Whether the key is held is a guess, by the claim's hint or by what was seen lately. A claim
-// that waits looks before it joins the line, so that a mismatch leaves no place there.
+// that waits looks before it joins the line, so that a mismatch leaves no place there, unless the
+// key was shared lately: then joining is the look.
 //
 // The joins of one process on one key go one at a time: of several at once all but one would
 // lose, and read again.
@@ -62,13 +63,18 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 
 // firstLook looks at a key that is probably in use. It finds nothing if that is not known.
 func (s *Store) firstLook(ctx context.Context, c *claim) (image reply, err error) {
-	if (c.InLine || c.Offered) && c.Place != "" {
-		image, err = s.steps.StillWaits(ctx, c.Claim)
+	shared := s.joins.expected(c.Key, s.base.Clock.Now())
+	if c.Place != "" && (c.InLine || c.Offered || c.Held && shared) {
+		stand := s.steps.StillWaits
+		if !c.InLine && !c.Offered {
+			stand = s.steps.Stand
+		}
+		image, err = stand(ctx, c.Claim)
 		if c.stands = image.Found(); err != nil || c.stands {
 			return image, err
 		}
 	}
-	if c.Held || c.InLine || c.Offered || s.joins.expected(c.Key, s.base.Clock.Now()) {
+	if c.Held || c.InLine || c.Offered || shared {
 		return s.find(ctx, c.Key)
 	}
 	return image, nil

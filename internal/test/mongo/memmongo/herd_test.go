@@ -18,7 +18,7 @@ import (
 // herd lets n processes take one key in a loop, in virtual time, where a command takes a
 // millisecond on the way. It returns the grants of two seconds, the commands of all processes
 // for each, and Jain's index.
-func herd(t *testing.T, n int) (grants, commands, even float64) {
+func herd(t *testing.T, n int, opts ...mongolock.AcquireOption) (grants, commands, even float64) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, sent: make([]atomic.Int64, n)}
 		server := memmongo.New()
@@ -31,7 +31,7 @@ func herd(t *testing.T, n int) (grants, commands, even float64) {
 			clients = append(clients, client)
 			all.Go(func() {
 				for {
-					lease, err := client.Acquire(ctx, "key")
+					lease, err := client.Acquire(ctx, "key", opts...)
 					if ctx.Err() != nil {
 						return
 					}
@@ -79,5 +79,19 @@ func TestACrowdOnOneKeySendsSevenCommandsAGrant(t *testing.T) {
 		assert.LessOrEqual(t, commands, 7.0, "of %d processes", n)
 		assert.GreaterOrEqual(t, grants, 0.9*two, "of %d processes", n)
 		assert.GreaterOrEqual(t, even, 0.98, "of %d processes", n)
+	}
+}
+
+// Permits cost a crowd what a key costs that one has alone.
+func TestACrowdOnPermitsSendsSevenCommandsAGrant(t *testing.T) {
+	for name, opts := range map[string][]mongolock.AcquireOption{
+		"permits": {mongolock.OneOf(3)}, "weights": {mongolock.OneOf(6), mongolock.Weight(2)},
+	} {
+		for _, n := range []int{2, 8, 32} {
+			grants, commands, even := herd(t, n, opts...)
+			t.Logf("%s, %d processes: %.0f grants in two seconds, %.2f commands a grant, Jain's index %.4f", name, n, grants, commands, even)
+			assert.LessOrEqual(t, commands, 7.0, "%s of %d processes", name, n)
+			assert.GreaterOrEqual(t, even, 0.98, "%s of %d processes", name, n)
+		}
 	}
 }
