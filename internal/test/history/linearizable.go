@@ -38,18 +38,19 @@ func (h *History) operations() map[string][]porcupine.Operation {
 	add := func(key string, client int, from, to time.Duration, o operation) {
 		all[key] = append(all[key], porcupine.Operation{ClientId: client, Input: o, Call: int64(from), Return: int64(to)})
 	}
-	addMaybe := func(call Event, client int, id string) {
-		add(call.Key, client, call.At, never-1, operation{kind: maybe, id: id, mode: call.Mode})
+	addMaybe := func(call Event, client int, id string, by time.Duration) {
+		add(call.Key, client, call.At, by, operation{kind: maybe, id: id, mode: call.Mode})
 		add(call.Key, -client, call.At+1, never, operation{kind: ended, id: id, mode: call.Mode, ofMaybe: true})
 	}
 	calls, answers, leases, applied := map[int]Event{}, h.answers(), h.byID(), h.applied()
 	for i, e := range h.Events {
 		client := i + 1 // porcupine wants one operation at a time of each client
 		_, answered := answers[e.Op]
+		by, was := applied(e.Op)
 		switch {
-		case e.Kind == Called && !answered && !applied(e.Op):
+		case e.Kind == Called && !answered && !was:
 		case e.Kind == Called && !answered: // its process was killed
-			addMaybe(e, client, fmt.Sprint("unanswered-", e.Op))
+			addMaybe(e, client, fmt.Sprint("unanswered-", e.Op), by)
 		case e.Kind == Called:
 			calls[e.Op] = e
 		case e.Kind == Granted:
@@ -57,23 +58,29 @@ func (h *History) operations() map[string][]porcupine.Operation {
 			if end := leases[e.ID].ends(); end != never {
 				add(e.Key, -client, max(end, e.At)+1, never, operation{kind: ended, id: e.ID, mode: e.Mode})
 			}
-		case e.Kind == Failed && e.Note == Unknown && applied(e.Op):
-			addMaybe(calls[e.Op], client, fmt.Sprint("unknown-", e.Op))
+		case e.Kind == Failed && e.Note == Unknown && was:
+			addMaybe(calls[e.Op], client, fmt.Sprint("unknown-", e.Op), by)
 		}
 	}
 	return all
 }
 
-// applied tells which calls may have had an effect. Where the database told what it applied, that is
-// known: calls without one are left out, since many of them take long to decide about.
-func (h *History) applied() func(op int) bool {
-	ops := map[int]bool{}
+// applied tells which calls may have had an effect, and by when. Where the database told what it applied, both are
+// known: others, and those that may have one at any time, take long to decide about.
+func (h *History) applied() func(op int) (by time.Duration, was bool) {
+	ops := map[int]time.Duration{}
 	for _, e := range h.Events {
 		if e.Kind == Applied {
-			ops[e.Op] = true
+			ops[e.Op] = e.At
 		}
 	}
-	return func(op int) bool { return len(ops) == 0 || ops[op] }
+	return func(op int) (time.Duration, bool) {
+		if len(ops) == 0 {
+			return never - 1, true
+		}
+		by, was := ops[op]
+		return by, was
+	}
 }
 
 // kindOf names what a key is used as.
