@@ -113,7 +113,7 @@ func (c *Client) claim(ctx context.Context, w *waiter, ask *store.Claim, sent mo
 		return nil, errCrowded
 	}
 	claim, h := c.newClaim(w, w.key)
-	claim.Place, claim.Unseen, claim.Since, claim.Slow, claim.Offered, claim.InLine, claim.Held = ask.Place, ask.Unseen, ask.Since, ask.Slow, ask.Offered, ask.InLine, ask.Held
+	claim.Place, claim.Unseen, claim.Since, claim.Slow, claim.Offered, claim.InLine, claim.Held, claim.Full = ask.Place, ask.Unseen, ask.Since, ask.Slow, ask.Offered, ask.InLine, ask.Held, ask.Full
 	var grant store.Grant
 	var err error
 	if t := w.resumes; t != nil {

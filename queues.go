@@ -80,6 +80,9 @@ func (qs *queues) stand(q *queue) {
 	q.view = line.View{Mode: t.mode, Limit: t.limit, Place: qs.placeFor(t), Seen: q.view.Seen}
 	q.view.Look()
 	q.view.WasOffered(q.offeredAt)
+	if now := qs.clock.Now(); len(q.others) >= store.LineMost-1 && q.othersWait(now) {
+		q.view.Outside(now)
+	}
 }
 
 // placeFor returns a place for a head on these terms, that never stood in a line. Most heads are

@@ -80,7 +80,7 @@ func (qs *queues) decide(w *waiter, now monotonic.Moment) move {
 		w.asking = true
 		return move{step: toAsk, now: now, told: m.Told, claim: store.Claim{
 			Place: v.Place, Unseen: m.Unseen, Since: m.Since, Slow: now < qs.slowUntil,
-			Offered: m.Offered, InLine: v.In, Held: held,
+			Offered: m.Offered, InLine: v.In, Held: held, Full: v.Full,
 		}}
 	default:
 		return w.sleepUntil(m.Until)

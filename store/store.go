@@ -67,8 +67,8 @@ type Claim struct {
 
 	// These are hints: the answer is the same without them. Offered: the key was freed, and it is
 	// the turn of Place. InLine: Place was seen in line. Held: others are known to hold the key, or
-	// to wait for it.
-	Offered, InLine, Held bool
+	// to wait for it. Full: the line had no room for Place.
+	Offered, InLine, Held, Full bool
 }
 
 // A Grant is the answer to a claim that was given the key.

@@ -58,6 +58,7 @@ type View struct {
 	Place store.Place // of this process in the line
 	In    bool        // the place was seen in the line
 	Slow  bool        // and is shown as slow: it was passed, and stands there again
+	Full  bool        // the line has no room for the place
 
 	// Joined says that a claim with the place was sent and not granted: it may be in the line.
 	Joined bool
@@ -164,6 +165,11 @@ func (v *View) HeardNext(now monotonic.Moment) {
 
 // Look says that something changed: ask at once.
 func (v *View) Look() { v.look = true }
+
+// Outside says that the line was full lately, when this process had its turn: the next is for those outside.
+func (v *View) Outside(now monotonic.Moment) {
+	v.look, v.askAt = false, now.Add(backoff.Jitter(outside))
+}
 
 // Away says that this process has the key itself, or may have it: to whom the key was offered before
 // is not known any more.

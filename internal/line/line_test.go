@@ -87,6 +87,8 @@ func (s *script) event(words []string) {
 		s.view.Recovered(s.now.Add(s.span(words[1])))
 	case "look":
 		s.view.Look()
+	case "outside":
+		s.view.Outside(s.now)
 	case "away":
 		s.view.Away()
 	case "in":

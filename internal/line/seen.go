@@ -23,6 +23,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	line := s.Waiting(v.Place)
 	v.index = slices.Index(line, v.Place)
 	v.In = v.index >= 0 && v.Place != ""
+	v.Full = !v.In && len(line) >= store.LineMost
 	if v.In {
 		w := v.waiter(v.Place)
 		v.stood, v.Slow = w.Since, w.Slow

@@ -62,6 +62,13 @@ func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 		c.Attempt.Answered(image.Reply, true)
 		c.InLine = true
 	}
+	if c.Full {
+		if image, err := s.find(ctx, c.Key); err != nil {
+			return store.Grant{}, c.Attempt.NotApplied(err)
+		} else if len(s.steps.Status(c.Key, image.Record).Waiting("")) >= store.LineMost {
+			return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
+		}
+	}
 	if c.Held || c.InLine {
 		image, err := s.steps.Stand(ctx, c.Claim)
 		switch {

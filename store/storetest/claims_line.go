@@ -301,6 +301,7 @@ func hintsChangeNoAnswer(e *env) {
 		"in line": func(c *store.Claim) { c.InLine = true },
 		"offered": func(c *store.Claim) { c.Offered = true },
 		"both":    func(c *store.Claim) { c.Offered, c.InLine = true, true },
+		"full":    func(c *store.Claim) { c.Full = true },
 	} {
 		hinted := func(c store.Claim) store.Claim {
 			hint(&c)

@@ -2,6 +2,7 @@ package memmongo_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,21 +17,28 @@ import (
 )
 
 // herd lets n processes take one key in a loop, in virtual time, where a command takes a
-// millisecond on the way. It returns the grants of two seconds, the commands of all processes
-// for each, and Jain's index.
+// millisecond on the way. It returns the grants of some time, the commands of all processes for
+// each, and Jain's index.
 func herd(t *testing.T, n int, opts ...mongolock.AcquireOption) (grants, commands, even float64) {
+	return herdFor(t, 2*time.Second, n, opts...)
+}
+
+func herdFor(t *testing.T, d time.Duration, n int, opts ...mongolock.AcquireOption) (grants, commands, even float64) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, sent: make([]atomic.Int64, n)}
 		server := memmongo.New()
 		ctx, stop := context.WithCancel(t.Context())
 		each := make([]atomic.Int64, n)
 		var all sync.WaitGroup
+		var mu sync.Mutex // protects waits
+		var waits []time.Duration
 		var clients []*mongolock.Client
 		for i := range n {
 			client := c.process(server, i)
 			clients = append(clients, client)
 			all.Go(func() {
 				for {
+					began := time.Now()
 					lease, err := client.Acquire(ctx, "key", opts...)
 					if ctx.Err() != nil {
 						return
@@ -39,6 +47,10 @@ func herd(t *testing.T, n int, opts ...mongolock.AcquireOption) (grants, command
 						return
 					}
 					time.Sleep(5 * time.Millisecond) // virtual: work
+					waited := time.Since(began)
+					mu.Lock()
+					waits = append(waits, waited)
+					mu.Unlock()
 					assert.NoError(t, lease.Release())
 					each[i].Add(1)
 				}
@@ -50,13 +62,17 @@ func herd(t *testing.T, n int, opts ...mongolock.AcquireOption) (grants, command
 		for i := range n {
 			before, had[i] = before+c.sent[i].Load(), each[i].Load()
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(d)
 		var squares float64
 		for i := range n {
 			sent += c.sent[i].Load()
 			mine := float64(each[i].Load() - had[i])
 			grants, squares = grants+mine, squares+mine*mine
 		}
+		mu.Lock()
+		slices.Sort(waits)
+		t.Logf("of %d processes the median wait is %v, the longest %v", n, waits[len(waits)/2], waits[len(waits)-1])
+		mu.Unlock()
 		commands, even = float64(sent-before)/grants, grants*grants/(float64(n)*squares)
 		stop()
 		all.Wait()
@@ -93,5 +109,15 @@ func TestACrowdOnPermitsSendsSevenCommandsAGrant(t *testing.T) {
 			assert.LessOrEqual(t, commands, 7.0, "%s of %d processes", name, n)
 			assert.GreaterOrEqual(t, even, 0.98, "%s of %d processes", name, n)
 		}
+	}
+}
+
+// More processes than a line has places take turns, and those outside ask at little cost.
+func TestMoreProcessesThanALineHasPlacesTakeTurns(t *testing.T) {
+	for _, n := range []int{100} {
+		grants, commands, even := herdFor(t, 30*time.Second, n)
+		t.Logf("%d processes: %.0f grants in half a minute, %.2f commands a grant, Jain's index %.4f", n, grants, commands, even)
+		assert.LessOrEqual(t, commands, 7.0, "of %d processes", n)
+		assert.GreaterOrEqual(t, even, 0.95, "of %d processes", n)
 	}
 }
