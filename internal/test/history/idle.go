@@ -42,9 +42,10 @@ func waiting(waits map[int][]*wait, polls map[int]bool) (all []*waiter) {
 // nothing was written. Places of the dead excuse nothing. What does:
 //
 //   - holders, until they are over, and where no clock can tell, until they were seen still for their TTL;
-//   - while others share the key: a writer and a heavy claim, dead or alive, until their places are stale;
+//   - while others share the key: a writer, a heavy claim and one of fewer permits than are taken, dead or
+//     alive, until their places are stale;
 //   - one that died and said, since the key was free, that it lives: for its time from then on;
-//   - a holder that left, though the key was free already, or a permit: all wait from then on;
+//   - a holder that left or ran out, though there was a permit already, or the key was free: all wait from then on;
 //   - what hindered the waiter itself, and an election;
 //   - for half a minute and what a call may take: any other fault, by which a notice may be lost.
 func (q *queue) idles(until time.Duration) {
@@ -61,7 +62,7 @@ func (q *queue) idles(until time.Duration) {
 		}
 		w.polled = w.polled || slices.ContainsFunc(q.line, func(p *standing) bool { return polled(p.place) })
 		end := min(until, w.to)
-		from := max(w.could, q.freed, q.silent(w, end))
+		from := q.begun(w, max(w.could, q.freed, q.silent(w, end)), end)
 		if over := from + q.idleLimit(w, from, end); end > over && w.late == 0 && !q.h.hindered(w.client, from, from, over) {
 			w.late, w.line = over, q.clients()
 		}
@@ -82,6 +83,22 @@ func (q *queue) idleLimit(w *waiter, from, end time.Duration) time.Duration {
 		limit += lookAgain + ofCalls + q.h.TTL
 	}
 	return limit
+}
+
+// begun returns from when on one that could have the key since then waits for those before it: others that share
+// the key may run out meanwhile.
+func (q *queue) begun(w *waiter, from, end time.Duration) time.Duration {
+	var over []time.Duration
+	for _, h := range q.holders {
+		over = append(over, q.seenOver(h, w.from))
+	}
+	slices.Sort(over)
+	for _, at := range over {
+		if at > from && at <= from+q.idleLimit(w, from, end) {
+			from = at
+		}
+	}
+	return from
 }
 
 // silent returns since when those that stand before somebody who waits, and have died by the end, do not say
@@ -129,6 +146,7 @@ func (q *queue) could(w *waiter) time.Duration {
 	case n < 0: // it waits behind another of its client, or is about to join
 		return max(since, shared)
 	}
+	held := taken - w.mode.takes()
 	for _, p := range q.line[:n] {
 		stale := p.until + q.tol
 		if p.reserves() {
@@ -136,7 +154,7 @@ func (q *queue) could(w *waiter) time.Duration {
 		}
 		switch {
 		case p.until != 0 && stale <= q.now:
-		case !compatible(p.mode, w.mode), p.reserves():
+		case !compatible(p.mode, w.mode), p.reserves(), w.mode.permits() && held+p.mode.takes() > p.mode.Limit:
 			if p.until == 0 {
 				stale = shared
 			}

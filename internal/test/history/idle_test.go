@@ -51,13 +51,15 @@ func said(ms, client int) Event {
 }
 
 func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
-	permit, reader := Mode{Shared: true, Limit: 2}, Mode{Shared: true}
+	permit, third, reader := Mode{Shared: true, Limit: 2}, Mode{Shared: true, Limit: 3}, Mode{Shared: true}
 	others := func(m Mode) Event { // that share the key
 		e := applied(1000, 0, "a", "", 600000)
 		e.Mode = m
 		return e
 	}
 	passed := func(ms int) []Event { return []Event{gone(ms, 3, 2, "x:two:2")} } // so that only client 1 is before it
+	ending := applied(1001, 0, "b", "", 5000)
+	ending.Mode = third
 	ranOut := applied(1000, 0, "a", "", 10000)
 	lost := Event{Kind: Trouble, At: at(10000), Until: at(12000), Client: 0, Note: "insert"}
 	for name, c := range map[string]struct {
@@ -100,6 +102,10 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"readers beside, and late after it":          {idleKey{granted: 34200, mode: reader, place: "s:three:3", holder: others(reader)}, true},
 		"a permit is free, behind a dead one":        {idleKey{granted: 5400, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(permit), more: passed(3500)}, false},
 		"a permit is free, and late after it":        {idleKey{granted: 5700, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(permit), more: passed(3500)}, true},
+		"another permit runs out, in time":           {idleKey{granted: 6500, mode: third, place: "p3:three:3", first: "p3:one:1", holder: others(third), more: append(passed(3500), ending)}, false},
+		"another permit runs out, and late after it": {idleKey{granted: 6700, mode: third, place: "p3:three:3", first: "p3:one:1", holder: others(third), more: append(passed(3500), ending)}, true},
+		"behind a dead claim of fewer permits":       {idleKey{granted: 92000, mode: permit, place: "p2:three:3", first: "p1:one:1", holder: others(permit), more: passed(3500)}, false},
+		"and late after its place went stale":        {idleKey{granted: 93700, mode: permit, place: "p2:three:3", first: "p1:one:1", holder: others(permit), more: passed(3500)}, true},
 		"no permit is free":                          {idleKey{granted: 90000, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(Mode{Shared: true, Limit: 2, Weight: 2}), more: passed(3500)}, false},
 		"a permit behind a dead heavy claim":         {idleKey{granted: 33500, mode: permit, place: "p2:three:3", first: "p2w2:one:1", holder: others(permit), more: passed(3500)}, false},
 		"and late after its place was stale":         {idleKey{granted: 33700, mode: permit, place: "p2:three:3", first: "p2w2:one:1", holder: others(permit), more: passed(3500)}, true},
