@@ -17,6 +17,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -88,21 +89,21 @@ func main() {
 	case "crash":
 		crash()
 	case "wait":
-		fmt.Println("up")
+		fmt.Fprintln(os.Stdout, "up")
 		_, err := client().Acquire(context.Background(), flag.Arg(1))
 		check(err)
-		fmt.Println("in")
+		fmt.Fprintln(os.Stdout, "in")
 		select {}
 	case "loop":
 		c := client()
-		fmt.Println("up")
+		fmt.Fprintln(os.Stdout, "up")
 		for {
 			l, err := c.Acquire(context.Background(), "k", mongolock.TTL(*ttl))
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				continue
 			}
-			fmt.Println("in", time.Now().UnixNano())
+			fmt.Fprintln(os.Stdout, "in", time.Now().UnixNano())
 			time.Sleep(*hold)
 			_ = l.Release()
 		}
@@ -165,8 +166,7 @@ func inLine(c *mongolock.Client, key string, n int) {
 func dead(k int) {
 	key := fmt.Sprint("dead", k)
 	holder, waiter := client(), client()
-	defer waiter.Close()
-	defer holder.Close()
+	defer func() { _ = errors.Join(holder.Close(), waiter.Close()) }() // all is measured by then
 	l, err := holder.Acquire(context.Background(), key)
 	check(err)
 	var all []*child
@@ -189,7 +189,7 @@ func dead(k int) {
 	begin := time.Now()
 	check(l.Release())
 	if *gone {
-		go holder.Close()
+		go func() { _ = holder.Close() }()
 	}
 	if *again {
 		go func() {
@@ -199,7 +199,7 @@ func dead(k int) {
 		}()
 	}
 	took := (<-granted).Sub(begin)
-	fmt.Printf("%2d dead: the key is idle for %v\n", k, took.Round(time.Millisecond))
+	fmt.Fprintf(os.Stdout, "%2d dead: the key is idle for %v\n", k, took.Round(time.Millisecond))
 }
 
 func crash() {
@@ -251,6 +251,6 @@ func crash() {
 		}
 		last = at
 	}
-	fmt.Printf("every %v, %d kills: %d grants in %v (%d, %d, victims %d); longest idle %v, %d gaps over 100 ms\n",
+	fmt.Fprintf(os.Stdout, "every %v, %d kills: %d grants in %v (%d, %d, victims %d); longest idle %v, %d gaps over 100 ms\n",
 		*every, kills, len(times), stop.Sub(begin).Round(time.Millisecond), each[0], each[1], each[2], idle.Round(time.Millisecond), over)
 }
