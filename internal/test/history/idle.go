@@ -46,6 +46,7 @@ func waiting(waits map[int][]*wait, polls map[int]bool) (all []*waiter) {
 //     alive, until their places are stale;
 //   - one that died and said, since the key was free, that it lives: for its time from then on;
 //   - a holder that left or ran out, though there was a permit already, or the key was free: all wait from then on;
+//   - for half a minute: that the process which freed the key was killed at once;
 //   - what hindered the waiter itself, and an election;
 //   - for half a minute and what a call may take: any other fault, by which a notice may be lost.
 func (q *queue) idles(until time.Duration) {
@@ -78,6 +79,9 @@ func (q *queue) idleLimit(w *waiter, from, end time.Duration) time.Duration {
 	limit := idleMost
 	if w.polls || w.polled {
 		limit = idlePolled
+	}
+	if died, was := q.killed[q.freer]; was && died >= q.freed && died <= q.freed+limit { // it was to see who came
+		limit += lookAgain
 	}
 	if end > from+limit && q.h.troubled(from-lookAgain, from+limit) {
 		limit += lookAgain + ofCalls + q.h.TTL

@@ -92,6 +92,7 @@ type queue struct {
 	tol     time.Duration // how far the times of a place, and of a holder, may be off
 	now     time.Duration // when it was so first
 	freed   time.Duration // when a holder last left
+	freer   int           // the client that removed it
 	holders map[string]holds
 	line    []*standing
 	came    map[string]time.Duration // by place: when it joined the line first
@@ -349,7 +350,7 @@ func (q *queue) stand(w *write, e Event, p *standing) {
 // apply takes in what a write did.
 func (q *queue) apply(w *write) {
 	for _, e := range w.dropped {
-		q.freed = w.at
+		q.freed, q.freer = w.at, w.client
 		delete(q.holders, e.ID)
 	}
 	for _, e := range w.left {
