@@ -101,6 +101,7 @@ type queue struct {
 	answers map[int]time.Duration    // by Op
 	letGo   map[string]time.Duration // by ID
 	failed  map[int]time.Duration    // by Op
+	gaveUp  map[int]time.Duration    // by Op: when its place left the line
 	waits   map[int][]*wait          // by client
 	waiters []*waiter                // those that wait still, or will
 	idled   time.Duration            // until when it did, as was reported last
@@ -164,7 +165,7 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, waits: waits[key], killed: killed, waiters: waiting(waits[key], polling)}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, gaveUp: map[int]time.Duration{}, waits: waits[key], killed: killed, waiters: waiting(waits[key], polling)}
 		for _, w := range writes[key] {
 			q.idles(w.at)
 			q.judge(w)
@@ -288,6 +289,9 @@ func (q *queue) leastGrace(at time.Duration) time.Duration {
 // passes reports whether a write grants the key to one who stands behind a place, and passes that.
 func (q *queue) passes(w *write, place int) bool {
 	return slices.ContainsFunc(w.applied, func(e Event) bool {
+		if gaveUp := q.gaveUp[e.Op]; gaveUp != 0 && w.began-gaveUp < time.Second {
+			return true // behind it, when it looked
+		}
 		at := q.index(e.Place)
 		if at < 0 {
 			at = slices.IndexFunc(q.line, func(p *standing) bool { return p.client == e.Client })
@@ -355,6 +359,9 @@ func (q *queue) apply(w *write) {
 	}
 	for _, e := range w.left {
 		if i := q.index(e.Place); i >= 0 {
+			if len(w.applied) == 0 && q.line[i].client == w.client {
+				q.gaveUp[q.line[i].op] = w.at
+			}
 			q.line = slices.Delete(q.line, i, i+1)
 		}
 	}
