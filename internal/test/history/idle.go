@@ -176,7 +176,7 @@ func (q *queue) could(w *waiter) time.Duration {
 // seenOver returns when one that waits since then may know that a holder is over. Where no clock can tell,
 // it has to be seen still for its TTL.
 func (q *queue) seenOver(h holds, from time.Duration) time.Duration {
-	seen := max(h.until, from)
+	seen := max(h.until, h.wrote, from)
 	if h.doubt <= seen+q.tol {
 		return seen + q.h.TTL + q.h.TTL/100 + q.tol
 	}

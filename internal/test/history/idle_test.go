@@ -91,6 +91,8 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"held on, and late after that":               {idleKey{granted: 21700, holder: ranOut, more: []Event{extended(9000, 0, "a", 20000)}}, true},
 		"it has to be seen still, in time":           {idleKey{granted: 41700, holder: ranOut, still: true}, false},
 		"it has to be seen still, late":              {idleKey{granted: 42000, holder: ranOut, still: true}, true},
+		"nobody can tell when it runs out":           {idleKey{granted: 41700, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0)}}, false},
+		"nobody can tell, and late":                  {idleKey{granted: 42000, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0)}}, true},
 		"released where it had to be seen still":     {idleKey{granted: 11700, still: true}, true},
 		"an election since it was written, in time":  {idleKey{granted: 41700, holder: ranOut, more: []Event{election(8000, 9000)}}, false},
 		"an election after it was over":              {idleKey{granted: 91700, holder: ranOut, more: []Event{election(30000, 31000), killedAt(9000, 3), {Kind: Called, At: at(60000), Key: "k", Client: 4, Op: 4, Until: at(300000)}, answer(91701, 4, 4, Failed, "")}}, false},

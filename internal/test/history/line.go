@@ -71,12 +71,13 @@ type holds struct {
 	until  time.Duration
 	over   time.Duration // when others may know that it is over, at the earliest
 	since  time.Duration
+	wrote  time.Duration // when its client wrote it last
 	doubt  time.Duration // from when on no clock can tell that it is over
 }
 
 // held returns what an event says of a holder.
 func (q *queue) held(e Event, client int, mode Mode) holds {
-	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At}
+	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At, wrote: e.At}
 	h.doubt = q.h.clockInDoubt(client, e.At)
 	h.over = h.until
 	if e.Over != 0 {
