@@ -12,7 +12,7 @@ import (
 // holders have released them, or until ctx ends, and closes the client. It returns what Close
 // returns, joined with the context's error if leases were left.
 func (c *Client) Shutdown(ctx context.Context) error {
-	c.queues.drain()
+	c.watch.Announce(c.queues.drain()...)
 	for _, h := range c.queues.unsettled() {
 		h.lease.contexts().End(ErrClosed)
 	}
@@ -42,7 +42,7 @@ func (c *Client) Close() error {
 }
 
 func (c *Client) shut() error {
-	c.queues.drain()
+	c.watch.Announce(c.queues.drain()...)
 	all := c.queues.unsettled()
 	var grace time.Duration
 	for _, h := range all {

@@ -2,6 +2,7 @@ package mongolock_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -439,5 +440,81 @@ func TestThirtyNineThatGiveUpAreInTheLastOnesWayForAGraceAtMost(t *testing.T) {
 		time.Sleep(time.Second)
 		release(t, held)
 		release(t, within(t, "the last", start.Add(minHold), last, time.Second+500*time.Millisecond))
+	})
+}
+
+// dies stands in line for the key as processes that hear notices, and are dead.
+func dies(t *testing.T, mem *memstore.Store, n int) {
+	t.Helper()
+	for i := range n {
+		standAs(t, mem, store.Exclusive, 1, fmt.Sprint("dead", i), "dead")
+	}
+}
+
+// The key of a long lease is free soon after its release: the look whether somebody came waits for what is left of MinHold.
+func TestThoseBehindTheDeadComeSoonAfterMinHoldIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		const minHold = 30 * time.Second
+		start := time.Now()
+		held := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour), mongolock.MinHold(minHold))
+		time.Sleep(22 * time.Second)
+		dies(t, mem, 3)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(3 * time.Second)
+		release(t, held)
+		release(t, within(t, "the next", start.Add(minHold), next, 1500*time.Millisecond))
+	})
+}
+
+// The first in line lives, gives up after the release, and its process ends: the rest hear of the key all the same.
+func TestThoseBehindTheDeadComeThoughTheFirstGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		held := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		first := standAs(t, mem, store.Exclusive, 1, "first", "first")
+		dies(t, mem, 2)
+		time.Sleep(time.Second)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		release(t, held)
+		start := time.Now()
+		time.Sleep(400 * time.Millisecond)
+		_, err := mem.Leave(t.Context(), "k", first)
+		require.NoError(t, err)
+		release(t, within(t, "the next", start, next, 1500*time.Millisecond))
+	})
+}
+
+// What Close says of keys that are free it says with no mutex locked, behind which the leaving of a line would wait.
+func TestCloseTellsTheLinesOfSeveralKeysAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := lab.New(memstore.New())
+		b.On(lab.Notify, lab.Slow(50*time.Millisecond, 0))
+		mem := b.Mem
+		closing, err := mongolock.NewWithStore(b)
+		require.NoError(t, err)
+		var next []<-chan result
+		for _, key := range []string{"a", "b", "c"} {
+			held := acquire(t, newClient(t, mem), key)
+			stand := func(id string) {
+				c := store.Claim{Ref: store.Ref{Key: key, ID: id, Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Place: store.NewPlace(store.Exclusive, 1, 1, id)}
+				_, err := mem.Acquire(t.Context(), c)
+				require.ErrorIs(t, err, store.ErrHeld)
+			}
+			stand("dead")
+			inBackground(t.Context(), closing, key)
+			synctest.Wait()
+			stand("dead too")
+			next = append(next, inBackground(t.Context(), newClient(t, mem), key))
+			synctest.Wait()
+			release(t, held)
+		}
+		start := time.Now()
+		require.NoError(t, closing.Close())
+		assert.Less(t, time.Since(start), 500*time.Millisecond)
+		for _, n := range next {
+			release(t, within(t, "the next", start, n, 1500*time.Millisecond))
+		}
 	})
 }

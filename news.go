@@ -93,7 +93,7 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 	}
 	c, n, used := h.client, store.Status{}.Offered(e.Line), h.client.clock.Since(h.granted)
 	if keep := h.keep(); keep > 0 {
-		c.expect(h.ref.Key, e.Line, n, n+1, keep, used)
+		c.expect(h.ref.Key, e.Line, n, n+1, keep-used, used)
 		return wake.Notices(store.KindMoved, h.ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
 	if e.Left > 0 { // others release, too, and tell those behind
@@ -115,11 +115,12 @@ func (c *Client) expect(key string, waiting []store.Place, n, told int, after, u
 	}
 	qs := &c.queues
 	qs.mu.Lock()
-	defer qs.mu.Unlock()
 	if qs.drained.Load() {
-		qs.tellLast(key, waiting)
+		qs.mu.Unlock()
+		c.watch.Announce(wake.Notices(store.KindNext, key, waiting)...) // it will not see
 		return
 	}
+	defer qs.mu.Unlock()
 	q := qs.of(key)
 	after += line.Patience(waiting[0], used) * 4 / 5
 	q.freedAt, q.expected = qs.clock.Now(), waiting
@@ -130,23 +131,24 @@ func (c *Client) expect(key string, waiting []store.Place, n, told int, after, u
 	}
 }
 
-// seeWhoCame tells all who are in line of a key that is still offered to the same place.
+// seeWhoCame tells all who are in line of a key that is free since it was offered to those who were told.
 func (c *Client) seeWhoCame(key string) {
 	qs := &c.queues
 	qs.mu.Lock()
 	q := qs.of(key)
-	expected := q.expected
+	seen := q.check == nil // by an earlier call
 	knows := q.holder != nil || q.head != nil && q.view.SawSince(q.freedAt)
 	q.check, q.expected = nil, nil
 	qs.mu.Unlock()
-	if knows || len(expected) == 0 { // an earlier call has seen to it
+	if seen || knows {
 		return
 	}
 	all, err := c.watch.Look(key)
 	if err != nil {
 		return // they find out by themselves
 	}
-	if waiting := all[0].Waiting(""); all[0].Offered(waiting) > 0 && waiting[0] == expected[0] {
+	s := &all[0]
+	if waiting := s.Waiting(""); s.Offered(waiting) > 0 && s.Now.Sub(s.OfferedSince()) > line.Patience(waiting[0], s.Used)/2 {
 		c.watch.Announce(wake.Notices(store.KindMoved, key, waiting)...)
 	}
 }

@@ -228,20 +228,13 @@ func (qs *queues) sawLine(h *holding, e store.Ended) {
 	}
 }
 
-// lastTold is how many of a line are told of a key that is free by a client that will not look again. Those
-// who came last are the likeliest to live.
-const lastTold = 8
-
-func (qs *queues) tellLast(key string, waiting []store.Place) {
-	qs.watch.Announce(wake.Notices(store.KindNext, key, waiting[max(0, len(waiting)-lastTold):])...)
-}
-
-// drain ends the waits, refuses new calls of Acquire and gives up all places in lines.
-func (qs *queues) drain() {
+// drain ends the waits, refuses new calls of Acquire and gives up all places in lines. It returns whom to tell
+// of keys that were freed: this client will not see whether somebody comes for them.
+func (qs *queues) drain() (tell []store.Notice) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.drained.Swap(true) {
-		return
+		return nil
 	}
 	close(qs.draining)
 	for _, key := range slices.Sorted(maps.Keys(qs.byKey.All)) {
@@ -251,9 +244,10 @@ func (qs *queues) drain() {
 			qs.places.GiveUp(key, q.view.Place)
 		}
 		if q.check != nil && q.check.Stop() {
-			qs.tellLast(key, q.expected)
+			tell = append(tell, wake.Notices(store.KindNext, key, q.expected)...)
 		}
 	}
+	return tell
 }
 
 // isHere reports whether one of the holders is a lease that this client has.

@@ -195,7 +195,10 @@ func (v *View) Next(now monotonic.Moment) Move {
 	if now < due {
 		return Move{Until: due}
 	}
-	m := Move{Ask: true, Offered: v.In && (v.turn || v.tries > 0), Told: v.In && v.told != 0, Since: v.stood}
+	m := Move{Ask: true, Offered: v.In && (v.turn || v.tries > 0), Told: v.In && v.told != 0}
+	if !v.Slow { // a place that is passed once more joins at the end: it would cost those behind it a grace each time
+		m.Since = v.stood
+	}
 	if v.first != "" && !v.turn && now >= v.passAt() {
 		m.Unseen, m.Offered = v.unseen, false
 		v.first, v.passed, v.askAt = "", now, now.Add(Grace) // until the answer is known

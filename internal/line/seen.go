@@ -50,7 +50,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	if v.since = now.Add(v.unseen.Sub(s.Now)); v.since > now { // a date of another clock, from before an election
 		v.since = v.learnt
 	}
-	if c := v.claim(); !s.Turn(c) { // one between could not have had the key: it waits itself
+	if !Open(s, v.claim()) { // one between could not have had the key, and waits itself; or we could not
 		v.first = ""
 	}
 }

@@ -60,7 +60,7 @@ func listed(places []store.Place) bson.A {
 }
 
 // ReadLine reads a line, if it is one. Of a place of which nothing is told nobody knows that its
-// waiter lives: it is stale. A place that no path can have, or that was seen at no date, could
+// waiter lives: it is stale. A place that no path can have, or that was seen at no date since 1970, could
 // neither be named in a filter nor taken out: then the claims of all who wait would miss for ever.
 func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 	told, ok := waits.DocumentOK()
@@ -86,7 +86,7 @@ func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 			w.Since, _ = mongobase.Time(of.Lookup(FieldSince))
 			w.Slow, _ = of.Lookup(FieldSlow).BooleanOK()
 			seen := of.Lookup(FieldSeen)
-			if w.Seen, is = mongobase.Time(seen); !is && !seen.IsZero() {
+			if w.Seen, is = mongobase.Time(seen); !seen.IsZero() && (!is || w.Seen.UnixMilli() < 0) {
 				return nil, false
 			}
 		}
