@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -21,22 +22,17 @@ type idleKey struct {
 }
 
 func (k idleKey) history() *History {
-	if k.place == "" {
-		k.place = "x:three:3"
-	}
-	if k.first == "" {
-		k.first = "x:one:1"
-	}
-	if k.holder.Kind == "" {
-		k.more = append(k.more, droppedBy(10000, 0, "a"))
-		k.holder = applied(1000, 0, "a", "", 600000)
+	place, first := cmp.Or(k.place, "x:three:3"), cmp.Or(k.first, "x:one:1")
+	holder, more := k.holder, k.more
+	if holder.Kind == "" {
+		holder, more = applied(1000, 0, "a", "", 600000), append(slices.Clone(more), droppedBy(10000, 0, "a"))
 	}
 	call := Event{Kind: Called, At: at(4000), Key: "k", Client: 3, Op: 3, Until: at(300000), Mode: k.mode}
-	h := &History{TTL: 30 * time.Second, End: at(300000), Still: k.still, Events: append(k.more,
-		k.holder, stood(2000, 1, k.first), killedAt(3000, 1), stood(2500, 2, "x:two:2"), killedAt(3100, 2), call, stood(4001, 3, k.place),
+	h := &History{TTL: 30 * time.Second, End: at(300000), Still: k.still, Events: append(more,
+		holder, stood(2000, 1, first), killedAt(3000, 1), stood(2500, 2, "x:two:2"), killedAt(3100, 2), call, stood(4001, 3, place),
 	)}
 	if k.granted > 0 {
-		h.Events = append(h.Events, applied(k.granted, 3, "n", k.place, k.granted+600000), gone(k.granted, 3, 3, k.place), answer(k.granted+1, 3, 3, Granted, "n"))
+		h.Events = append(h.Events, applied(k.granted, 3, "n", place, k.granted+600000), gone(k.granted, 3, 3, place), answer(k.granted+1, 3, 3, Granted, "n"))
 	}
 	h.Sort()
 	return h
