@@ -31,8 +31,8 @@ func (c *Client) freed(key string) {
 func (c *Client) tellOf(s *store.Status) {
 	waiting := s.Waiting("")
 	n := s.Offered(waiting)
-	c.watch.Announce(wake.Offers(s.Key, waiting, n)...)
-	c.expect(s.Key, waiting, n, n+1, 0, s.Used)
+	c.watch.Announce(changed(s.Key, waiting, n, min(n, 1))...)
+	c.expect(s.Key, waiting, n, n+1, -s.OfferedFor(), s.Used)
 }
 
 // announceBeside announces a release while the command that frees the key is under way, if others
@@ -108,7 +108,7 @@ func (h *holding) nowOffered(e store.Ended) []store.Notice {
 // expect makes sure that somebody comes for a key that will be offered to n of a line, after a lease that was
 // used for so long. Some of the line were told. If they have all died nobody who lives knows that the key is
 // free: so this client looks a little before they are passed. It need not if it has the key itself by then,
-// or waits and knows.
+// or waits and will have it.
 func (c *Client) expect(key string, waiting []store.Place, n, told int, after, used time.Duration) {
 	if n == 0 || len(waiting) <= told || !c.watch.Announces() {
 		return
@@ -137,7 +137,7 @@ func (c *Client) seeWhoCame(key string) {
 	qs.mu.Lock()
 	q := qs.of(key)
 	seen := q.check == nil // by an earlier call
-	knows := q.holder != nil || q.head != nil && q.view.SawSince(q.freedAt)
+	knows := q.holder != nil || q.head != nil && q.view.Comes(q.freedAt)
 	q.check, q.expected = nil, nil
 	qs.mu.Unlock()
 	if seen || knows {
@@ -148,9 +148,16 @@ func (c *Client) seeWhoCame(key string) {
 		return // they find out by themselves
 	}
 	s := &all[0]
-	if waiting := s.Waiting(""); s.Offered(waiting) > 0 && s.Now.Sub(s.OfferedSince()) > line.Patience(waiting[0], s.Used)/2 {
+	if waiting := s.Waiting(""); s.Offered(waiting) > 0 && s.OfferedFor() > line.Patience(waiting[0], s.Used)/2 {
 		c.watch.Announce(wake.Notices(store.KindMoved, key, waiting)...)
 	}
+}
+
+// changed returns the notices of a key that is offered to n of a line, but was not released just now. So many
+// behind them look at once: they would take KindNext for a release, and begin to count anew.
+func changed(key string, waiting []store.Place, n, behind int) []store.Notice {
+	told := wake.Notices(store.KindOffered, key, waiting[:n])
+	return append(told, wake.Notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
 }
 
 // leaveLine takes a place out of a line, and tells those whose turn it is then.
@@ -173,14 +180,11 @@ func (c *Client) leaveLine(key string, p store.Place) error {
 		behind = 1
 	case s.Mode != store.Exclusive && line.Reserves(p):
 		behind = 2 // it waited for more than they do; the first of them may be dead
-	case line.EndsUntold(&s):
+	case len(waiting) > 0 && line.EndsUntold(&s, waiting[0]):
 		behind = 1 // it may not know when that is, nor that it is the first
 	}
-	told := wake.Notices(store.KindOffered, key, waiting[:n])
-	// These look at once: they would take KindNext for a release.
-	told = append(told, wake.Notices(store.KindMoved, key, waiting[n:min(n+behind, len(waiting))])...)
-	c.watch.Announce(told...)
-	c.expect(key, waiting, n, n+1, 0, s.Used)
+	c.watch.Announce(changed(key, waiting, n, behind)...)
+	c.expect(key, waiting, n, n+1, -s.OfferedFor(), s.Used)
 	c.queues.Read([]store.Status{s})
 	return nil
 }

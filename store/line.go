@@ -152,6 +152,15 @@ func (s Status) OfferedSince() time.Time {
 	return since
 }
 
+// OfferedFor returns for how long the key has been offered, or 0 if that is not known.
+func (s Status) OfferedFor() time.Duration {
+	since := s.OfferedSince()
+	if since.IsZero() {
+		return 0
+	}
+	return max(0, s.Now.Sub(since))
+}
+
 // Joins returns at which index of a line a claim joins it: at the end, or, if it was passed, before
 // those that came later.
 func (c *Claim) Joins(line []Waiter) int {

@@ -82,12 +82,13 @@ type View struct {
 	index int       // of our place among those that count; -1: it is not in line
 	stood time.Time // since when our place stands in line, or stood there before it was passed; zero: it never did
 
-	first  store.Place      // comes before us, and has been offered the key since freed; empty: none does
-	freed  time.Time        // by the store's clock
-	learnt monotonic.Moment // when we saw it
-	unseen time.Time        // nobody before us was seen since then, and the key is free since
-	since  monotonic.Moment // the same by this process's clock
-	passed monotonic.Moment // when a claim that passes those before us was sent; zero: none was since freed
+	first   store.Place      // comes before us, and has been offered the key since freed; empty: none does
+	freed   time.Time        // by the store's clock
+	learnt  monotonic.Moment // when we saw it
+	unseen  time.Time        // nobody before us was seen since then, and the key is free since
+	since   monotonic.Moment // the same by this process's clock
+	blocked bool             // one before us could not have the key that is offered, and we can only after it
+	passed  monotonic.Moment // when a claim that passes those before us was sent; zero: none was since freed
 
 	change monotonic.Moment // when the key was last seen to have changed; zero: never
 	steady time.Duration    // for how long it had not, then

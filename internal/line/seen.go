@@ -19,7 +19,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 		}
 		v.change = now
 	}
-	v.Seen, v.seenAt = s, now
+	v.Seen, v.seenAt, v.blocked = s, now, false
 	line := s.Waiting(v.Place)
 	v.index = slices.Index(line, v.Place)
 	v.In = v.index >= 0 && v.Place != ""
@@ -42,16 +42,22 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 			v.unseen = s.Now
 		}
 	}
+	if !freed.IsZero() { // one that was seen since may have left
+		v.unseen = freed
+	}
 	for _, p := range line[:v.index] {
 		if seen := v.waiter(p).Seen; seen.After(v.unseen) {
 			v.unseen = seen
 		}
 	}
-	if v.since = now.Add(v.unseen.Sub(s.Now)); v.since > now { // a date of another clock, from before an election
+	switch v.since = now.Add(v.unseen.Sub(s.Now)); {
+	case v.since > now.Add(Grace): // a date of another clock, from before an election
 		v.since = v.learnt
+	case v.since > now: // what time it is there is an estimate
+		v.since = now
 	}
 	if !Open(s, v.claim()) { // one between could not have had the key, and waits itself; or we could not
-		v.first = ""
+		v.first, v.blocked = "", true
 	}
 }
 
@@ -134,8 +140,12 @@ func (v *View) Passed(unseen time.Time) (all []store.Place) {
 	return all
 }
 
-// SawSince reports whether our place is in line, and the key was seen since then.
-func (v *View) SawSince(t monotonic.Moment) bool { return v.In && v.seenAt > t }
+// Comes reports whether the key was seen since then, and is not offered any more, or will be ours: now, or as
+// soon as those may be passed to whom it is offered. One before us that could not have it keeps us from that,
+// and one that was seen since puts it off.
+func (v *View) Comes(t monotonic.Moment) bool {
+	return v.In && v.seenAt > t && !v.blocked && (v.first == "" || !v.unseen.After(v.freed))
+}
 
 // RanOut reports whether a holder of that look has run out since.
 func RanOut(s *store.Status, now time.Time) bool {
@@ -161,10 +171,17 @@ func Behind(s *store.Status, line []store.Place, now time.Time) store.Place {
 // untold is how soon a holder that was not renewed lately may run out.
 const untold = 15 * time.Second
 
-// EndsUntold reports whether a holder may be over soon, and nobody tells that it is: it was released under
-// MinHold, or is not renewed.
-func EndsUntold(s *store.Status) bool {
-	return slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return s.Live(h) && (h.Released || s.LeftOf(h) < untold) })
+// EndsUntold reports whether a holder may be over, and nobody tells a waiter, before that looks by itself: it
+// was released under MinHold, is not renewed, or was granted the key since the waiter looked.
+func EndsUntold(s *store.Status, p store.Place) bool {
+	var seen time.Time
+	if i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == p }); i >= 0 {
+		seen = s.Line[i].Seen
+	}
+	return slices.ContainsFunc(s.Holders, func(h store.Holder) bool {
+		missed := h.Since.After(seen) && s.Now.Add(s.LeftOf(h)).Before(seen.Add(refreshMost))
+		return s.Live(h) && (h.Released || s.LeftOf(h) < untold || missed)
+	})
 }
 
 // Changed reports whether somebody came to hold the key, or left it, between two looks.
