@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,10 +126,9 @@ func TestAcquireAllTurnsToAKeyThatIsRefusedAlthoughAnotherHangs(t *testing.T) {
 		t.Run(hangs, func(t *testing.T) {
 			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				held := acquire(t, newClient(t, s.Mem), "b")
-				first := true
+				var hung atomic.Bool
 				s.On(lab.Acquire, func(ctx context.Context, call *lab.Call) error {
-					if call.Key == hangs && first {
-						first = false
+					if call.Key == hangs && !hung.Swap(true) {
 						return lab.Hang(ctx, call)
 					}
 					time.Sleep(linkTrip) // it is refused when the others are asked for
