@@ -63,10 +63,10 @@ help: # a target is listed if a comment with its group stands behind it
 		list[group] = list[group] sprintf("  make %-18s %s\n", $$1, text) } \
 		END { printf "Use\n%s\nTest\n%s\nDevelop\n%s", list["use"], list["test"], list["develop"] }' $(firstword $(MAKEFILE_LIST))
 
-# What needs no server, and is quick: a change of one line is verified by it.
+# The engine, what stands on it in memory, and seeds: a change of one line there is verified by it.
 QUICK := . ./keep ./leader ./once ./store ./store/memstore ./store/storetest
 .PHONY: quick
-quick: ## test: build, vet, what needs no server, 50 seeds: a minute
+quick: ## test: build, vet, the engine in memory, 50 seeds: a minute
 	go build ./... && go vet ./...
 	go test -vet=off $(QUICK) $$(go list ./internal/... | grep -v /internal/test/)
 	@$(MAKE) -s simulate SEEDS=50 SAME=2
@@ -188,9 +188,10 @@ reproduce: $(DEVMONGO) ## test: every fault once found is put back, and found
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## test: each fuzz test for FUZZ=20s
-	@for p in . ./store/mongostore ./internal/test/mongo/faultproxy ./internal/mongo/mongobase ./schedule; do \
-		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
+	@set -e; for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+		all=$$(cd $$p && go test -list '^Fuzz' .); \
+		for f in $$(echo "$$all" | grep '^Fuzz'); do \
+			echo "· $$p $$f"; (cd $$p && go test . -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ)); done; done
 
 .PHONY: bench
 bench: ## test: the figures of docs/performance.md: 10 minutes
@@ -289,11 +290,13 @@ binaries: ## develop: the commands for six systems, into bin/dist
 	PATH="$(CURDIR)/bin:$$PATH" GORELEASER_CURRENT_TAG="$(notdir $(TAG))" go run $(GORELEASER) release --clean --skip=publish,announce,validate $(if $(TAG),,--snapshot)
 
 PORT ?= 27017
+# The light one starts containers for sets alone.
+SERVES := $(if $(filter docker,$(KIND)),$(EMBEDDED),$(DEVMONGO))
 .PHONY: serve
-serve: $(DEVMONGO) ## use: a MongoDB at PORT=27017, until Ctrl-C
+serve: $(SERVES) ## use: a MongoDB at PORT=27017, until Ctrl-C
 	@[ -z "$${MONGODB_URI:-}" ] || { echo 'MONGODB_URI names a server already: unset it first'; exit 2; }
 	@echo 'Its data is gone when it ends, by Ctrl-C. For another: PORT=27018. (Docker chooses a port of its own.)'
-	@$(DEVMONGO) serve $(if $(KIND),--kind $(KIND)) --port $(PORT)
+	@$(SERVES) serve $(if $(KIND),--kind $(KIND)) --port $(PORT)
 
 .PHONY: vectors
 vectors: ## develop: writes the test vectors of docs/internals/format.md

@@ -74,6 +74,7 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 	}
 	assert.LessOrEqual(t, b.Count(lab.Acquire), 2*seconds)
 	assert.LessOrEqual(t, b.Count(lab.Undo), 2*seconds)
+	synctest.Wait() // what goes on at this very moment ends by itself
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+5, "goroutines")
 	b.All(nil)
 	r := <-wait
