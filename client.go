@@ -86,7 +86,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.measure(suspend.New())
 	qs.places = places.New(places.Host{
 		Clock: &c.clock, Tasks: c.background,
-		Leave: func(key string, p store.Place) error { return c.leaveLine(key, p) },
+		Leave: c.leaveLine,
 	})
 	c.cleaner = cleaner.New(cleaner.Host{
 		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: s.Undo, Freed: c.freed, Stop: qs.draining, Logger: conf.logger,

@@ -104,7 +104,7 @@ func (v *View) Refused(s *store.Status, sent, now monotonic.Moment) {
 		v.askAt, v.turn = now.Add(early<<v.tries), false
 		v.tries++
 		return
-	case v.isTurn(s): // others came or went while the refusal was on its way
+	case v.isTurn(s, time.Time{}): // others came or went while the refusal was on its way
 		v.askAt = now
 		if v.lost++; v.lost > 1 {
 			v.askAt = now.Add(backoff.Jitter(again << min(v.lost-2, 7))) // not in a tight loop
@@ -123,7 +123,7 @@ func (v *View) Read(s *store.Status, now monotonic.Moment) {
 	if v.told != 0 && now.Sub(v.told) < earlyMost {
 		v.askAt = min(v.askAt, soon) // the release that it was told of is still to be seen
 	}
-	v.turn = v.turn || v.isTurn(s)
+	v.turn = v.turn || v.isTurn(s, time.Time{})
 	v.look = v.look || was && !v.In // it was passed, or lost: it joins again
 }
 
@@ -185,7 +185,7 @@ func (v *View) Serves(m store.Mode, limit, weight int) bool {
 func (v *View) Woken() bool { return v.turn || v.look }
 
 // Held reports whether others are known to hold the key, or to come before us.
-func (v *View) Held() bool { return v.Seen != nil && !v.turn && !v.isTurn(v.Seen) }
+func (v *View) Held() bool { return v.Seen != nil && !v.turn && !v.isTurn(v.Seen, time.Time{}) }
 
 // Next returns what to do now, and takes it for done.
 func (v *View) Next(now monotonic.Moment) Move {

@@ -25,7 +25,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	v.In = v.index >= 0 && v.Place != ""
 	v.Full = !v.In && len(line) >= store.LineMost
 	if v.In {
-		w := v.waiter(v.Place)
+		w := waiter(v.Seen, v.Place)
 		v.stood, v.Slow = w.Since, w.Slow
 	}
 	if n := s.Offered(line); n == 0 || v.index < n {
@@ -46,7 +46,7 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 		v.unseen = freed
 	}
 	for _, p := range line[:v.index] {
-		if seen := v.waiter(p).Seen; seen.After(v.unseen) {
+		if seen := waiter(v.Seen, p).Seen; seen.After(v.unseen) {
 			v.unseen = seen
 		}
 	}
@@ -56,14 +56,9 @@ func (v *View) see(s *store.Status, now monotonic.Moment) {
 	case v.since > now: // what time it is there is an estimate
 		v.since = now
 	}
-	if !Open(s, v.claim()) { // one between could not have had the key, and waits itself; or we could not
+	if !v.isTurn(s, v.unseen) { // one between could not have had the key, and waits itself; or we could not
 		v.first, v.blocked = "", true
 	}
-}
-
-// claim is ours, if it passes who is passed.
-func (v *View) claim() *store.Claim {
-	return &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Weight: v.Place.Weight(), Place: v.Place, Unseen: v.unseen}
 }
 
 // same reports whether two looks show the same release. When a holder ran out may be calculated each time.
@@ -73,15 +68,16 @@ func same(a, b time.Time) bool { return a.Sub(b).Abs() < slot }
 // came. One that was passed came before that.
 func (v *View) offeredSince(p store.Place) time.Time {
 	freed := v.Seen.OfferedSince()
-	if w := v.waiter(p); !freed.IsZero() && w.Since.After(freed) {
+	if w := waiter(v.Seen, p); !freed.IsZero() && w.Since.After(freed) {
 		return w.Since
 	}
 	return freed
 }
 
-func (v *View) waiter(p store.Place) (w store.Waiter) {
-	if i := slices.IndexFunc(v.Seen.Line, func(w store.Waiter) bool { return w.Place == p }); i >= 0 {
-		return v.Seen.Line[i]
+// waiter returns what is told of a place in line.
+func waiter(s *store.Status, p store.Place) (w store.Waiter) {
+	if i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == p }); i >= 0 {
+		return s.Line[i]
 	}
 	return w
 }
@@ -104,7 +100,7 @@ func (v *View) behind() time.Duration {
 // grace returns for how long a place must have been offered the key before it is passed. All who wait
 // must come to the same: so it depends on what the record says.
 func (v *View) grace(p store.Place) time.Duration {
-	if v.Seen == nil || v.waiter(p).Slow {
+	if v.Seen == nil || waiter(v.Seen, p).Slow {
 		return Patience(p, 0)
 	}
 	d := Patience(p, v.Seen.Used)
@@ -174,10 +170,7 @@ const untold = 15 * time.Second
 // EndsUntold reports whether a holder may be over, and nobody tells a waiter, before that looks by itself: it
 // was released under MinHold, is not renewed, or was granted the key since the waiter looked.
 func EndsUntold(s *store.Status, p store.Place) bool {
-	var seen time.Time
-	if i := slices.IndexFunc(s.Line, func(w store.Waiter) bool { return w.Place == p }); i >= 0 {
-		seen = s.Line[i].Seen
-	}
+	seen := waiter(s, p).Seen
 	return slices.ContainsFunc(s.Holders, func(h store.Holder) bool {
 		missed := h.Since.After(seen) && s.Now.Add(s.LeftOf(h)).Before(seen.Add(refreshMost))
 		return s.Live(h) && (h.Released || s.LeftOf(h) < untold || missed)
@@ -225,9 +218,9 @@ func writes(p store.Place) bool {
 // Reserves reports whether a place keeps sharers out that would not have to wait.
 func Reserves(p store.Place) bool { return writes(p) || p.Weight() > 1 }
 
-// isTurn reports whether a claim makes sense by what is seen.
-func (v *View) isTurn(s *store.Status) bool {
-	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Weight: v.Place.Weight(), Place: v.Place})
+// isTurn reports whether a claim makes sense by what is seen, which passes those not seen since then; zero: nobody.
+func (v *View) isTurn(s *store.Status, unseen time.Time) bool {
+	return Open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Weight: v.Place.Weight(), Place: v.Place, Unseen: unseen})
 }
 
 // heldFor returns for how long the oldest live holder has the key. If it may have had it when a
