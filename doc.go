@@ -43,8 +43,8 @@
 // # Order
 //
 // Waiting processes are served in the order in which they came, and the waiters of one process in
-// theirs. A process that does not come when it is its turn is passed after a second. A writer, which
-// wants a key alone, waits only for the sharers that came before it.
+// theirs. A process that does not come when it is its turn is passed after a second, or sooner where
+// leases are short. A writer, which wants a key alone, waits only for the sharers that came before it.
 //
 // The protocol of a lease is explained in docs/internals/lease.md, and the commands that go to the
 // database in docs/internals/design.md.
