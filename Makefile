@@ -64,7 +64,7 @@ help: # a target is listed if a comment with its group stands behind it
 		END { printf "Use\n%s\nTest\n%s\nDevelop\n%s", list["use"], list["test"], list["develop"] }' $(firstword $(MAKEFILE_LIST))
 
 # The engine, what stands on it in memory, and seeds: a change of one line there is verified by it.
-QUICK := . ./keep ./leader ./once ./store ./store/memstore ./store/storetest
+QUICK := . ./internal/test/engine ./internal/test/pages ./keep ./leader ./once ./store ./store/memstore ./store/storetest
 .PHONY: quick
 quick: ## test: build, vet, the engine in memory, 50 seeds: a minute
 	go build ./... && go vet ./...

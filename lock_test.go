@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
@@ -141,4 +143,78 @@ func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
 		assert.ErrorIs(t, context.Cause(late), mongolock.ErrReleased)
 		assert.Equal(t, 1, late.Value(ctxKey{}))
 	})
+}
+
+// The helpers of the tests of this folder. Those of internal/test/engine have more of them.
+
+// errNet is a fault that leaves the outcome of a call unknown.
+var errNet = errors.New("connection reset")
+
+var newClient = lab.Client
+
+func acquire(t *testing.T, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
+	t.Helper()
+	lease, err := c.Acquire(t.Context(), key, opts...)
+	require.NoError(t, err, "Acquire(%q)", key)
+	return lease
+}
+
+func release(t *testing.T, l *mongolock.Lease) {
+	t.Helper()
+	assert.NoError(t, l.Release(), "Release of %q", l.Key())
+}
+
+// mustBeHeld fails unless other clients see the key as held at this moment.
+func mustBeHeld(t *testing.T, s *lab.Store, key string) {
+	t.Helper()
+	assert.False(t, isFree(t, s, key), "%q is free", key)
+}
+
+func mustBeFree(t *testing.T, s *lab.Store, key string) {
+	t.Helper()
+	assert.True(t, isFree(t, s, key), "%q is held", key)
+}
+
+func isFree(t *testing.T, s *lab.Store, key string) bool {
+	t.Helper()
+	all, err := s.Store.Look(context.WithoutCancel(t.Context()), []string{key})
+	require.NoError(t, err)
+	return all[0].Free()
+}
+
+// isOver reports whether a Done channel is closed once every goroutine of the bubble
+// waits.
+func isOver(done <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// tookBetween fails unless the time since start lies within the bounds.
+func tookBetween(t *testing.T, start time.Time, least, most time.Duration) {
+	t.Helper()
+	if took := time.Since(start); took < least || took > most {
+		t.Errorf("took %v, want %v to %v", took, least, most)
+	}
+}
+
+// A result is what an Acquire in the background returned, and when.
+type result struct {
+	lease *mongolock.Lease
+	err   error
+	when  time.Time
+}
+
+// inBackground calls Acquire in a goroutine of its own.
+func inBackground(ctx context.Context, c *mongolock.Client, key string) <-chan result {
+	ch := make(chan result, 1)
+	go func() {
+		l, err := c.Acquire(ctx, key)
+		ch <- result{l, err, time.Now()}
+	}()
+	return ch
 }

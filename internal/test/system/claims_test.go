@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
-// The same claims hold in memory and in virtual time, see the root.
+// The same claims hold in memory and in virtual time, see internal/test/engine.
 func TestEveryClaimHoldsOnAServer(t *testing.T) {
 	t.Parallel()
 	claims.Run(t, func(t *testing.T, needs claims.Need, holds func(*testing.T, claims.Env)) {

@@ -1,0 +1,264 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// These tests count, in virtual time, the calls that a client sends to a store that is in
+// trouble.
+
+var errRefused = fmt.Errorf("the server is overloaded (%w)", store.ErrNotApplied)
+
+// A waiter is refused for a held key at first, and then meets faults for an hour.
+func TestAWaiterSendsAtMostTwoClaimsASecondUnderAnyError(t *testing.T) {
+	fast := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	for name, fault := range map[string]func(context.Context) error{
+		"unknown, at once":     fast(errNet),
+		"not applied, at once": fast(errRefused),
+		"unknown, after a second": func(context.Context) error {
+			time.Sleep(time.Second)
+			return errNet
+		},
+		"never answered": func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, polls := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) { claimsUnderFaults(t, fault, polls) })
+			}
+		})
+	}
+}
+
+func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bool) {
+	b := lab.New(memstore.New())
+	var opts []mongolock.ClientOption
+	if polls {
+		opts = append(opts, mongolock.WithoutFeed())
+	}
+	holder, c := newClient(t, b.Mem), newClient(t, b, opts...)
+	l := acquire(t, holder, "k")
+	ctx, stop := context.WithCancel(t.Context())
+	wait := inBackground(ctx, c, "k")
+	time.Sleep(5 * time.Second)
+	b.On(lab.Acquire, func(ctx context.Context, _ *lab.Call) error {
+		return fault(ctx)
+	})
+	release(t, l) // a read shows that the key is free, and a wake-up says so
+	b.Reset()
+	before := runtime.NumGoroutine()
+	const seconds = 3600
+	for range 60 {
+		time.Sleep(time.Minute)
+		_, _ = c.Inspect(ctx, "k") // a look beside the waiter
+	}
+	assert.LessOrEqual(t, b.Count(lab.Acquire), 2*seconds)
+	assert.LessOrEqual(t, b.Count(lab.Undo), 2*seconds)
+	synctest.Wait() // what goes on at this very moment ends by itself
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before+5, "goroutines")
+	b.All(nil)
+	r := <-wait
+	require.NoError(t, r.err, "the waiter is served once the store answers")
+	release(t, r.lease)
+	stop()
+}
+
+// A claim of unknown outcome is cleaned up before the next one is sent, and one goroutine
+// cleans up for all keys.
+func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b, mongolock.TTL(time.Hour))
+		b.On(lab.Acquire, lab.Fail(errNet))
+		b.On(lab.Undo, lab.Fail(errNet))
+		before := runtime.NumGoroutine()
+		for range 30 * 60 {
+			_, err := c.TryAcquire(t.Context(), "k")
+			require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 1, b.Count(lab.Acquire), "claims of a key that an earlier claim may hold")
+		assert.LessOrEqual(t, b.Count(lab.Undo), 2*30*60)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines")
+
+		b.All(nil)
+		l, err := c.TryAcquire(t.Context(), "k")
+		require.NoError(t, err, "the store answers again, so the next try settles the earlier claim first")
+		release(t, l)
+	})
+}
+
+func TestAtMostSixteenCleanUpsRunAtATime(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
+		var now, most atomic.Int64
+		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
+			err := call.Do()
+			return errors.Join(err, errNet) // granted, and the reply is lost
+		})
+		b.On(lab.Undo, func(_ context.Context, call *lab.Call) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(10 * time.Millisecond)
+			now.Add(-1)
+			return call.Do()
+		})
+		for i := range 200 {
+			_, err := c.TryAcquire(t.Context(), fmt.Sprint("k", i))
+			require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, most.Load(), int64(16), "clean-ups at a time")
+		for i := range 200 {
+			mustBeFree(t, b, fmt.Sprint("k", i))
+		}
+	})
+}
+
+func TestAWaiterAsksOnceAMinuteWhateverWakeUpsAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		holder, c := newClient(t, mem), newClient(t, mem)
+		l := acquire(t, holder, "k", mongolock.TTL(24*time.Hour))
+		wait := inBackground(t.Context(), c, "k")
+		time.Sleep(10 * time.Minute)
+		_, err := mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}}) // freed by hand, without a wake-up
+		require.NoError(t, err)
+		freed := time.Now()
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, freed, 0, time.Minute)
+		release(t, r.lease)
+	})
+}
+
+func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lab.Text
+		b := lab.New(memstore.New())
+		holder, c := newClient(t, b, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.Mem)
+		handsOver := func() time.Duration {
+			l := acquire(t, holder, "k", mongolock.TTL(time.Hour))
+			wait := inBackground(t.Context(), c, "k")
+			time.Sleep(10 * time.Second)
+			start := time.Now()
+			release(t, l)
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+			return time.Since(start)
+		}
+		b.On(lab.Notify, lab.Fail(fmt.Errorf("quota: %w", errors.ErrUnsupported)))
+		assert.Positive(t, handsOver(), "the release was announced")
+		b.On(lab.Notify, nil)
+		time.Sleep(time.Minute)
+		assert.Zero(t, handsOver(), "the wake-up is sent again")
+		assert.Equal(t, 1, strings.Count(log.String(), "the store refuses wake-ups"))
+	})
+}
+
+func TestAFeedThatComesBackIsFollowedByReadsAndNotByOneClaimPerKey(t *testing.T) {
+	lab.Test(t, func(t *testing.T, f *lab.Store) {
+		holder, c := newClient(t, f.Mem), newClient(t, f)
+		const keys = 2000
+		var waits []<-chan result
+		for i := range keys {
+			key := fmt.Sprint("k", i)
+			acquire(t, holder, key, mongolock.TTL(time.Hour))
+			waits = append(waits, inBackground(t.Context(), c, key))
+		}
+		time.Sleep(10 * time.Second)
+		f.FailFeed(errNet)
+		time.Sleep(10 * time.Second)
+		f.Reset()
+		f.FailFeed(nil)
+		time.Sleep(time.Second)
+		assert.Less(t, f.Count(lab.Acquire), keys/4, "claims in the second after the feed came back")
+		time.Sleep(9 * time.Second)
+		assert.LessOrEqual(t, f.Count(lab.Acquire), keys, "claims in ten seconds: those that keep the places")
+		require.NoError(t, holder.Close())
+		for _, wait := range waits {
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+		}
+	})
+}
+
+func TestAWriterJoinsTheLineAsSoonAsItIsFirstOfItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		holder, c := newClient(t, mem), newClient(t, mem)
+		held := acquire(t, holder, "k", mongolock.OneOf(1), mongolock.TTL(time.Hour))
+		ctx, giveUp := context.WithCancel(t.Context())
+		first := inBackground(ctx, c, "k", mongolock.OneOf(1))
+		time.Sleep(time.Second)
+		wait := inBackground(t.Context(), c, "k") // a writer, behind it
+		time.Sleep(10 * time.Second)
+		giveUp()
+		require.Error(t, (<-first).err)
+		time.Sleep(100 * time.Millisecond)
+		status, err := holder.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, status.Line, 1)
+		mode, _ := status.Line[0].Place.Mode()
+		assert.Equal(t, store.Exclusive, mode, "the writer keeps others out, and the first has left the line")
+		release(t, held)
+		w := <-wait
+		require.NoError(t, w.err)
+		release(t, w.lease)
+	})
+}
+
+// Two thousand waiters of one process must not storm a store that refuses, and none of them waits
+// for long once it answers.
+func TestWaitersOfAStoreThatRefusesSendTwoClaimsASecond(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		keys := fewer.Of(2000)
+		other, c := newClient(t, b.Mem), newClient(t, b)
+		for i := range keys {
+			acquire(t, other, fmt.Sprint("k", i), mongolock.NoRenewal())
+		}
+		var waits []<-chan result
+		for i := range keys {
+			waits = append(waits, inBackground(t.Context(), c, fmt.Sprint("k", i)))
+		}
+		time.Sleep(5 * time.Second)
+		var claims atomic.Int64
+		b.On(lab.Acquire, func(context.Context, *lab.Call) error {
+			claims.Add(1)
+			return fmt.Errorf("refused (%w)", store.ErrNotApplied)
+		})
+		time.Sleep(time.Minute) // virtual: the holders have run out
+		before := claims.Load()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, claims.Load()-before, int64(2*60+1), "claims in a minute")
+		assert.GreaterOrEqual(t, claims.Load()-before, int64(60), "claims in a minute")
+		b.All(nil)
+		start := time.Now()
+		for _, wait := range waits {
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+		}
+		tookBetween(t, start, 0, 10*time.Second)
+	})
+}
