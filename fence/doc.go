@@ -22,6 +22,9 @@
 //     tokens of different keys cannot be compared. A write that does not come through this package is
 //     not checked, and the driver's own replacement or deletion of the document removes the token.
 //   - Write with "majority", the default of MongoDB since 5.0.
+//   - What is stored is what the driver would have stored, and the token. One thing cannot be had: an
+//     encoder that the client's registry has for the type of the whole document, if that is a struct, is
+//     passed by. Those for the types of its fields are used.
 //   - To fence several documents, begin a transaction with a fenced write.
 //
 // # How it works

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -67,10 +68,40 @@ func elementsOf(doc any) (bson.D, error) {
 	}
 	raw, err := bson.Marshal(doc)
 	if err != nil {
+		if byJSON, ok := marshalByJSON(doc); ok {
+			return fromRaw(byJSON)
+		}
 		return nil, err
 	}
 	return fromRaw(raw)
 }
+
+// marshalByJSON encodes a document by its JSON tags, as the driver does if the BSONOptions of its client say so.
+func marshalByJSON(doc any) (bson.Raw, bool) {
+	var buf bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
+	enc.SetRegistry(bson.NewRegistry()) // a registry remembers the fields of a type by the tags that it met first
+	enc.UseJSONStructTags()
+	err := enc.Encode(doc)
+	return buf.Bytes(), err == nil
+}
+
+// operatorsOf is elementsOf for an update. A struct may have its operators by its JSON tags, which the driver heeds if its
+// BSONOptions say so.
+func operatorsOf(update any) (bson.D, error) {
+	elements, err := elementsOf(update)
+	if err != nil || !encodedByDriver(update) || !slices.ContainsFunc(elements, isNoOperator) {
+		return elements, err
+	}
+	if raw, ok := marshalByJSON(update); ok {
+		if byJSON, err := fromRaw(raw); err == nil && !slices.ContainsFunc(byJSON, isNoOperator) {
+			return byJSON, nil
+		}
+	}
+	return elements, nil
+}
+
+func isNoOperator(e bson.E) bool { return !strings.HasPrefix(e.Key, "$") }
 
 func fromMap(m reflect.Value) bson.D {
 	list := make(bson.D, 0, m.Len())
@@ -106,7 +137,7 @@ func (w *write) stampDocument(doc any) (any, error) {
 			return nil, fmt.Errorf("fence: the document has the field %s, which holds the token", w.field)
 		}
 	}
-	return with(doc, elements, w.field, w.token), nil
+	return with(doc, elements, w.field, w.token)
 }
 
 // stampUpdate makes an update set the token as well.
@@ -118,7 +149,7 @@ func (w *write) stampUpdate(update any) (any, error) {
 	if stages, ok := pipeline(update); ok {
 		return w.stampPipeline(stages)
 	}
-	elements, err := elementsOf(update)
+	elements, err := operatorsOf(update)
 	if err != nil {
 		return nil, fmt.Errorf("fence: the update: %w", err)
 	}
@@ -133,7 +164,7 @@ func (w *write) stampUpdate(update any) (any, error) {
 	// $max does what $set does: the guard has made sure that the field holds no greater token.
 	for _, operator := range []string{"$set", "$max"} {
 		if !slices.ContainsFunc(elements, func(e bson.E) bool { return e.Key == operator }) {
-			return with(update, elements, operator, w.stamp()), nil
+			return with(update, elements, operator, w.stamp())
 		}
 	}
 	if encodedByDriver(update) {
@@ -155,14 +186,16 @@ func (w *write) mergeSet(elements bson.D) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("fence: the update: $set: %w", err)
 		}
-		merged[i].Value = with(operand(e.Value), inner, w.field, w.token)
+		if merged[i].Value, err = with(operand(e.Value), inner, w.field, w.token); err != nil {
+			return nil, err
+		}
 	}
 	return merged, nil
 }
 
 // checkOperator refuses a key that is not an operator, and an operator that touches the field.
 func (w *write) checkOperator(e bson.E) error {
-	if !strings.HasPrefix(e.Key, "$") {
+	if isNoOperator(e) {
 		return fmt.Errorf("fence: the update has the key %q, which is no operator: use ReplaceOne to store a document", e.Key)
 	}
 	fields, err := elementsOf(operand(e.Value))
@@ -207,11 +240,11 @@ func text(v any) string {
 }
 
 // with returns doc, which has those elements, with one more.
-func with(doc any, elements bson.D, key string, value any) any {
+func with(doc any, elements bson.D, key string, value any) (any, error) {
 	if encodedByDriver(doc) {
 		return widened(reflect.ValueOf(doc), key, value)
 	}
-	return append(slices.Clip(elements), bson.E{Key: key, Value: value})
+	return append(slices.Clip(elements), bson.E{Key: key, Value: value}), nil
 }
 
 // encodedByDriver reports whether doc is a struct that does not encode itself. Only
@@ -228,18 +261,51 @@ func encodedByDriver(doc any) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// widened returns a struct that embeds v and has one more field. The driver encodes it
-// as it would have encoded v, with the tags, registry and options in force there.
-func widened(v reflect.Value, key string, value any) any {
+// widened returns a struct that embeds v and has one more field. The driver encodes it as it would have encoded v, with the
+// tags and options in force there. It leaves out the inline map of an embedded struct: so the wide one has that itself.
+func widened(v reflect.Value, key string, value any) (any, error) {
 	for v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	t := reflect.StructOf([]reflect.StructField{
-		{Name: "Document", Type: v.Type(), Tag: `bson:",inline"`},
+	fields := []reflect.StructField{
+		{Name: "Document", Type: v.Type(), Tag: inlineTag},
 		{Name: "Token", Type: reflect.TypeOf(value), Tag: reflect.StructTag("bson:" + strconv.Quote(key))},
-	})
-	wide := reflect.New(t).Elem()
-	wide.Field(0).Set(v)
-	wide.Field(1).Set(reflect.ValueOf(value))
-	return wide.Interface()
+	}
+	values := []reflect.Value{v, reflect.ValueOf(value)}
+	more, err := inlineMap(reflect.Indirect(v))
+	if err != nil {
+		return nil, err
+	}
+	if more.IsValid() {
+		fields, values = append(fields, reflect.StructField{Name: "More", Type: more.Type(), Tag: inlineTag}), append(values, more)
+	}
+	wide := reflect.New(reflect.StructOf(fields)).Elem()
+	for i, v := range values {
+		wide.Field(i).Set(v)
+	}
+	return wide.Interface(), nil
+}
+
+const inlineTag reflect.StructTag = `bson:",inline"`
+
+// inlineMap returns the inline map of a struct, if it has one. Whether a JSON tag makes a map one is up to the options of the
+// client, which this package cannot see: such a struct is refused.
+func inlineMap(v reflect.Value) (more reflect.Value, err error) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Type.Kind() != reflect.Map {
+			continue
+		}
+		tag, tagged := f.Tag.Lookup("bson")
+		if !tagged && !strings.Contains(string(f.Tag), ":") {
+			tag, tagged = string(f.Tag), true
+		}
+		switch json, _ := f.Tag.Lookup("json"); {
+		case slices.Contains(strings.Split(tag, ","), "inline"):
+			more = v.Field(i)
+		case !tagged && slices.Contains(strings.Split(json, ","), "inline"):
+			return more, fmt.Errorf("fence: the field %s of %s is an inline map by its JSON tag alone: give it a bson tag", f.Name, v.Type())
+		}
+	}
+	return more, nil
 }
