@@ -1,9 +1,7 @@
 package mongolock
 
 import (
-	"errors"
-	"fmt"
-
+	"github.com/mongolock/mongolock/internal/engine"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -42,7 +40,7 @@ var (
 	// ErrOutcomeUnknown is joined to the store's error if a call failed although the database
 	// may have done what was asked. The client cleans up in the background. Until that is
 	// done, or the TTL is over, the key may be taken although no process has a lease.
-	ErrOutcomeUnknown = errors.New("mongolock: outcome unknown, being cleaned up")
+	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 
 	// ErrNotApplied is joined to the store's error if a call failed and certainly left no
 	// trace in the database. It may be repeated.
@@ -53,79 +51,31 @@ var (
 	ErrDisconnected = store.ErrDisconnected
 
 	// ErrReleased is returned by Err, Renew and Detach of a lease that was released.
-	ErrReleased = errors.New("mongolock: lease was released")
+	ErrReleased = engine.ErrReleased
 
 	// ErrDetached is returned by Err, Renew, Detach and Release of a lease that was detached.
 	// Another process may have resumed it.
-	ErrDetached = errors.New("mongolock: lease was detached")
+	ErrDetached = engine.ErrDetached
 
 	// ErrClosed is returned by the calls of a client that was closed or is shutting down, and
 	// by Err of the leases that the closing ended.
-	ErrClosed = errors.New("mongolock: client is closed")
+	ErrClosed = engine.ErrClosed
 
 	// ErrLost is returned by Err, Renew, Detach and Release of a lease that its holder did
 	// not end. Resume returns it if the ticket's lease is lost; Do and TryDo join it to fn's
 	// error. Stop the work, and let the resource check the token: another process may hold
 	// the key already.
-	ErrLost = errors.New("mongolock: lease is lost")
+	ErrLost = engine.ErrLost
 
 	// ErrMaxHold is returned in place of ErrLost, which it matches, if the lease was held for
 	// as long as MaxHold allows.
-	ErrMaxHold = fmt.Errorf("%w: held for its MaxHold", ErrLost)
+	ErrMaxHold = engine.ErrMaxHold
 
 	// ErrStalled is returned in place of ErrLost, which it matches, if the work under the
 	// lease has not called Progress for its MaxStall.
-	ErrStalled = fmt.Errorf("%w: no progress for its MaxStall", ErrLost)
+	ErrStalled = engine.ErrStalled
 
 	// ErrBroken is returned in place of ErrLost, which it matches, if an operator broke the
 	// lease. The error's text ends with the operator's reason.
-	ErrBroken = fmt.Errorf("%w: broken", ErrLost)
+	ErrBroken = engine.ErrBroken
 )
-
-// The other reasons why a lease is lost. All match ErrLost.
-var (
-	errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
-	errGone       = fmt.Errorf("%w: no longer in the store", ErrLost)
-)
-
-// isLoss reports whether a lease that ended with cause was lost.
-func isLoss(cause error) bool {
-	return cause != ErrReleased && errors.Is(cause, ErrLost) //nolint:errorlint // the very cause, as it nearly always is
-}
-
-// A fault is a store's error, wrapped once. It adds the operation, the key and whether the
-// outcome is known.
-type fault struct {
-	op, key string
-	err     error
-	unknown bool // the store may have done what was asked, or may still do it
-}
-
-func (f *fault) Error() string {
-	s := fmt.Sprintf("mongolock: %s %q: %v", f.op, f.key, f.err)
-	if f.key == "" {
-		s = fmt.Sprintf("mongolock: %s: %v", f.op, f.err)
-	}
-	if f.unknown {
-		s += " (outcome unknown, being cleaned up)"
-	}
-	return s
-}
-
-func (f *fault) Unwrap() []error {
-	if f.unknown {
-		return []error{f.err, ErrOutcomeUnknown}
-	}
-	return []error{f.err}
-}
-
-// failed wraps a store's error. A refusal stays as it is, because it names the key already.
-func failed(op, key string, err error) error {
-	switch {
-	case errors.Is(err, store.ErrHeld), errors.Is(err, store.ErrModeMismatch):
-		return err
-	case store.IsCertain(err):
-		return &fault{op: op, key: key, err: err}
-	}
-	return &fault{op: op, key: key, err: err, unknown: true}
-}

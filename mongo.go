@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/engine"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
@@ -23,7 +24,7 @@ func New(coll *mongo.Collection, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	about := []mongostore.Option{mongostore.WithLogger(conf.logger)}
+	about := []mongostore.Option{mongostore.WithLogger(conf.Logger)}
 	if conf.noIndex {
 		about = append(about, mongostore.WithoutIndex())
 	}
@@ -45,17 +46,17 @@ func WithoutIndex() ClientOption {
 // The first grant of a client makes the index too, but only logs a failure. An error matching errors.ErrUnsupported means
 // that the store has no such index.
 func (c *Client) EnsureIndex(ctx context.Context) error {
-	if err := c.ready(ctx, "ensure index", ""); err != nil {
+	if err := c.engine.Ready(ctx, "ensure index", ""); err != nil {
 		return err
 	}
 	s, ok := c.store.(interface{ EnsureIndex(context.Context) error })
 	if !ok {
-		return &fault{op: "ensure index", err: errors.ErrUnsupported}
+		return &engine.Fault{Op: "ensure index", Err: errors.ErrUnsupported}
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxCall)
+	ctx, cancel := context.WithTimeout(ctx, engine.MaxCall)
 	defer cancel()
 	if err := s.EnsureIndex(ctx); err != nil {
-		return &fault{op: "ensure index", err: err}
+		return &engine.Fault{Op: "ensure index", Err: err}
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/engine"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -55,16 +55,16 @@ const (
 // OutcomeOf names the outcome that an error stands for: one of the few names above, fit for a
 // label. It takes every error of this library; nil is OutcomeGranted.
 func OutcomeOf(err error) string {
-	var left *abandoned
+	var left *engine.CallerGone
 	cause := err
 	if errors.As(err, &left) {
-		cause = left.err // the rest of the error describes the key, not why the call ended
+		cause = left.Err // the rest of the error describes the key, not why the call ended
 	}
 	certain := errors.Is(cause, store.ErrNotApplied) // a deadline in such an error is not the caller's
 	switch {
 	case err == nil:
 		return OutcomeGranted
-	case left != nil && errors.Is(cause, context.DeadlineExceeded), errors.Is(cause, errPatience):
+	case left != nil && errors.Is(cause, context.DeadlineExceeded), errors.Is(cause, engine.ErrPatience):
 		return OutcomeTimeout
 	case left != nil:
 		return OutcomeCancelled
@@ -150,66 +150,20 @@ func (s Stats) Plus(t Stats) Stats {
 
 // Stats returns the numbers of the client, all of one moment. It sends nothing. It takes about
 // a tenth of a microsecond for each lease and for each key that is waited for.
-func (c *Client) Stats() Stats {
-	s := Stats{Package: c.pkg}
-	c.queues.count(&s)
-	return s
+func (c *Client) Stats() Stats { return Stats(c.engine.Stats()) }
+
+// A face shows the engine's operations to an Observer.
+type face struct{ Observer }
+
+func (f face) Begin(ctx context.Context, op engine.Op, pkg, key string, mode store.Mode) (context.Context, func(engine.Outcome)) {
+	ctx, end := f.Observer.Begin(ctx, Operation{Op: Op(op), Package: pkg, Key: key, Mode: mode})
+	return ctx, func(out engine.Outcome) { end(Outcome(out)) }
 }
 
-// observe tells the observer, if there is one, that an operation begins. A package that acquires for
-// itself says so in ctx. Call it without holding a lock, and where only the operation itself waits
-// for it: otherwise call observeAside.
-func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (context.Context, func(Outcome)) {
-	if c.observer == nil {
-		return ctx, func(Outcome) {}
-	}
-	is := Operation{Op: op, Package: c.pkg, Key: key}
-	if t != nil {
-		is.Mode = t.mode
-	}
-	if as, ok := ctx.Value(inside.ShownKey{}).(inside.Shown); ok {
-		if as.Package != "" && op != OpRenew { // one renewal may be for leases of several packages
-			is.Package = as.Package
-		}
-		if as.Key != "" {
-			is.Key = as.Key
-		}
-	}
-	return c.observer.Begin(ctx, is)
-}
-
-// watchStats lets the observer read the client's numbers, if it wants to.
-func (c *Client) watchStats() {
-	c.unwatch = func() {}
-	if o, ok := c.observer.(StatsObserver); ok {
-		if stop := o.Watch(c.Stats); stop != nil {
-			c.unwatch = stop
-		}
-	}
-}
-
-// observeAside is observe on a goroutine of its own, which the operation does not wait for.
-func (c *Client) observeAside(ctx context.Context, op Op, key string, t *terms) (end func(Outcome)) {
-	if c.observer == nil {
-		return func(Outcome) {}
-	}
-	over := make(chan Outcome, 1)
-	c.background.Go(func() {
-		_, end := c.observe(ctx, op, key, t)
-		end(<-over)
-	})
-	return func(out Outcome) { over <- out }
-}
-
-// tellEnd tells the observer that a lease has ended: on a goroutine of its own, unless its holder
-// ended it and so is the one who waits. Others may end many leases, one after the other.
-func (c *Client) tellEnd(h *holding, cause error) {
-	tell := func() { h.endHold(Outcome{Err: cause, Token: h.token, Count: 1}) }
-	if errors.Is(cause, ErrReleased) || errors.Is(cause, ErrDetached) {
-		tell()
-		return
-	}
-	c.background.Run(tell)
+// observer returns the client's, or nil.
+func (c *Client) observer() Observer {
+	f, _ := c.config.Observer.(face)
+	return f.Observer
 }
 
 // unobserved is the observer where there is none.

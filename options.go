@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
+	"unicode/utf8"
 
+	"github.com/mongolock/mongolock/internal/engine"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -14,7 +17,6 @@ const (
 	minTTL     = 100 * time.Millisecond
 	maxTTL     = 365 * 24 * time.Hour
 	defaultTTL = 30 * time.Second
-	maxMargin  = time.Second // of the default margin
 
 	maxKey   = 1024 // bytes
 	maxNote  = 1024
@@ -55,7 +57,7 @@ func TTL(d time.Duration) Option {
 		if d < minTTL || d > maxTTL {
 			return fmt.Errorf("mongolock: TTL(%v): must be between %v and a year (%v)", d, minTTL, maxTTL)
 		}
-		t.ttl = d
+		t.TTL = d
 		return nil
 	})
 }
@@ -63,13 +65,13 @@ func TTL(d time.Duration) Option {
 // MaxHold ends the lease (ErrMaxHold) when it has been held for d, counted from the
 // claim that was granted. By default a lease is renewed until it is released.
 func MaxHold(d time.Duration) Option {
-	return option(func(t *terms) error { t.maxHold = d; return positive("MaxHold", d) })
+	return option(func(t *terms) error { t.MaxHold = d; return positive("MaxHold", d) })
 }
 
 // MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. Work
 // that does call it may take as long as it likes. By default, Progress is not required.
 func MaxStall(d time.Duration) Option {
-	return option(func(t *terms) error { t.maxStall = d; return positive("MaxStall", d) })
+	return option(func(t *terms) error { t.MaxStall = d; return positive("MaxStall", d) })
 }
 
 // MaxWait makes Acquire give up with ErrHeld after waiting for d. The error is a
@@ -78,19 +80,19 @@ func MaxStall(d time.Duration) Option {
 // claim by then, the error does not match ErrHeld, because nothing is known of the key.
 // AcquireAll waits for d in all. By default only ctx ends the wait.
 func MaxWait(d time.Duration) Option {
-	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
+	return option(func(t *terms) error { t.MaxWait = d; return positive("MaxWait", d) })
 }
 
 // NoRenewal turns off renewal in the background: the lease runs out one TTL after the grant or Renew.
 func NoRenewal() Option {
-	return option(func(t *terms) error { t.noRenewal = true; return nil })
+	return option(func(t *terms) error { t.NoRenewal = true; return nil })
 }
 
 // Shared asks for the key as a reader. Any number of readers hold a key together, but never
 // beside a writer, which asks without this option. While a writer waits, no further readers
 // are let in.
 func Shared() AcquireOption {
-	return acquireOption(func(t *terms) error { return t.share(store.Shared, 0) })
+	return acquireOption(func(t *terms) error { return share(t, store.Shared, 0) })
 }
 
 // OneOf asks for one of n permits of the key, from 1 to 10,000: it is granted if at most n are
@@ -103,7 +105,7 @@ func OneOf(n int) AcquireOption {
 		if n < 1 || n > maxPermits {
 			return fmt.Errorf("mongolock: OneOf(%d): must be between 1 and %d", n, maxPermits)
 		}
-		return t.share(store.Permits, n)
+		return share(t, store.Permits, n)
 	})
 }
 
@@ -113,30 +115,30 @@ func OneOf(n int) AcquireOption {
 // permits lowers the number for all others while it lasts, and ends no lease for that.
 func Weight(w int) AcquireOption {
 	return acquireOption(func(t *terms) error {
-		if t.weight = w; w < 1 {
+		if t.Weight = w; w < 1 {
 			return fmt.Errorf("mongolock: Weight(%d): must be at least 1", w)
 		}
 		return nil
 	})
 }
 
-func (t *terms) checkWeight() error {
+func checkWeight(t *terms) error {
 	switch {
-	case t.weight == 0:
+	case t.Weight == 0:
 		return nil
-	case t.mode != store.Permits:
-		return fmt.Errorf("mongolock: Weight(%d): only with OneOf", t.weight)
-	case t.weight > t.limit:
-		return fmt.Errorf("mongolock: Weight(%d): there are %d permits", t.weight, t.limit)
+	case t.Mode != store.Permits:
+		return fmt.Errorf("mongolock: Weight(%d): only with OneOf", t.Weight)
+	case t.Weight > t.Limit:
+		return fmt.Errorf("mongolock: Weight(%d): there are %d permits", t.Weight, t.Limit)
 	}
 	return nil
 }
 
-func (t *terms) share(mode store.Mode, limit int) error {
-	if t.mode != store.Exclusive && (t.mode != mode || t.limit != limit) {
+func share(t *terms, mode store.Mode, limit int) error {
+	if t.Mode != store.Exclusive && (t.Mode != mode || t.Limit != limit) {
 		return errors.New("mongolock: Shared and OneOf: only one of them can be given, and only one number of permits")
 	}
-	t.mode, t.limit = mode, limit
+	t.Mode, t.Limit = mode, limit
 	return nil
 }
 
@@ -148,37 +150,52 @@ func MinHold(d time.Duration) AcquireOption {
 		if d > maxTTL {
 			return fmt.Errorf("mongolock: MinHold(%v): must be at most a year (%v)", d, maxTTL)
 		}
-		t.minHold = d
+		t.MinHold = d
 		return positive("MinHold", d)
 	})
+}
+
+// Yielding makes those who wait for the key in other processes tell its holder at once, which learns
+// it by Lease.Wanted. It is for long work that can stop between two pieces. While this client hears
+// no wake-ups (WithoutFeed, a store without a feed) the holder learns of them by a renewal.
+// Yielding cannot be combined with Shared or OneOf. A lease that was resumed does not yield.
+func Yielding() AcquireOption {
+	return acquireOption(func(t *terms) error { t.Yields = true; return nil })
+}
+
+func checkYielding(t *terms) error {
+	if t.Yields && t.Mode != store.Exclusive {
+		return errors.New("mongolock: Yielding with Shared or OneOf: only an exclusive holder can yield")
+	}
+	return nil
 }
 
 // Note attaches a text to the holder, shown wherever the lock is inspected: at most 1,024
 // bytes of UTF-8.
 func Note(text string) AcquireOption {
-	return acquireOption(func(t *terms) error { t.note = text; return checkText("Note", text, 0, maxNote) })
+	return acquireOption(func(t *terms) error { t.Note = text; return checkText("Note", text, 0, maxNote) })
 }
 
 // WithOwner names this process for people who look at its locks: 1 to 256 bytes of
 // UTF-8, by default host/pid. The name is informational only.
 func WithOwner(name string) ClientOption {
-	return clientOption(func(c *config) error { c.owner = name; return checkText("WithOwner", name, 1, maxOwner) })
+	return clientOption(func(c *config) error { c.Owner = name; return checkText("WithOwner", name, 1, maxOwner) })
 }
 
 // WithLogger sets where the client logs, by default slog.Default(). A lost lease is a
 // warning. slog.DiscardHandler turns logging off.
 func WithLogger(l *slog.Logger) ClientOption {
-	return clientOption(func(c *config) error { c.logger = l; return notNil("WithLogger", l == nil) })
+	return clientOption(func(c *config) error { c.Logger = l; return notNil("WithLogger", l == nil) })
 }
 
 // WithObserver sets an observer, which sees every operation begin and end. Use it for
 // metrics and traces.
 func WithObserver(o Observer) ClientOption {
-	return clientOption(func(c *config) error { c.observer = o; return notNil("WithObserver", o == nil) })
+	return clientOption(func(c *config) error { c.Observer = face{o}; return notNil("WithObserver", o == nil) })
 }
 
-// WithMargin sets the margin: how long before the store may grant the key again the lease
-// ends for its holder. It is from 0 to half the TTL, by default the smaller of 1 s and a
+// WithMargin sets the margin: how much earlier than the store's expiry the holder stops
+// trusting its lease. It is from 0 to half the TTL, by default the smaller of 1 s and a
 // tenth of the TTL. It allows for timers that fire late and for the time that work needs
 // to stop.
 func WithMargin(d time.Duration) ClientOption {
@@ -186,7 +203,7 @@ func WithMargin(d time.Duration) ClientOption {
 		if d < 0 {
 			return fmt.Errorf("mongolock: WithMargin(%v): must not be negative", d)
 		}
-		c.margin = d
+		c.Margin = d
 		return nil
 	})
 }
@@ -196,7 +213,7 @@ func WithMargin(d time.Duration) ClientOption {
 // second. That saves the connection that listening keeps busy. The client still announces
 // the keys that it frees, for other clients that listen.
 func WithoutFeed() ClientOption {
-	return clientOption(func(c *config) error { c.noFeed = true; return nil })
+	return clientOption(func(c *config) error { c.NoFeed = true; return nil })
 }
 
 func positive(option string, d time.Duration) error {
@@ -225,4 +242,81 @@ type forKey struct {
 
 func (f forKey) applyAcquire(*terms) error {
 	return fmt.Errorf("mongolock: For(%q): only AcquireAll asks for several keys", f.key)
+}
+
+type terms = engine.Terms
+
+// A config holds the options of a client.
+type config struct {
+	terms
+	engine.Config
+	noIndex bool
+}
+
+func checkText(what, s string, least, most int) error {
+	switch {
+	case len(s) < least:
+		return fmt.Errorf("mongolock: %s is empty", what)
+	case len(s) > most:
+		return fmt.Errorf("mongolock: %s has %d bytes: at most %d", what, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("mongolock: %s is not valid UTF-8", what)
+	}
+	return nil
+}
+
+func newConfig(opts []ClientOption) (config, error) {
+	c := config{
+		terms:  terms{TTL: defaultTTL, Mode: store.Exclusive, Limit: 1},
+		Config: engine.Config{Package: "mongolock", Logger: slog.Default(), Margin: -1, Owner: defaultOwner()},
+	}
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("mongolock: a nil ClientOption"))
+			continue
+		}
+		errs = append(errs, o.applyClient(&c))
+	}
+	errs = append(errs, c.checkMargin(c.TTL))
+	return c, errors.Join(errs...)
+}
+
+// ask returns the terms of one acquisition: the client's, changed by opts.
+func (c *config) ask(key string, opts []AcquireOption) (*terms, error) {
+	if err := checkText("key", key, 1, maxKey); err != nil {
+		return nil, err
+	}
+	if len(opts) == 0 {
+		return &c.terms, nil
+	}
+	return c.apply(c.terms, opts)
+}
+
+func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("mongolock: a nil AcquireOption"))
+			continue
+		}
+		errs = append(errs, o.applyAcquire(&t))
+	}
+	errs = append(errs, c.checkMargin(t.TTL), checkYielding(&t), checkWeight(&t))
+	return &t, errors.Join(errs...)
+}
+
+func (c *config) checkMargin(ttl time.Duration) error {
+	if c.Margin > ttl/2 {
+		return fmt.Errorf("mongolock: WithMargin(%v): must be at most half the TTL of %v", c.Margin, ttl)
+	}
+	return nil
+}
+
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil || !utf8.ValidString(host) {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
 }

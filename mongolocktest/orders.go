@@ -13,7 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/tether"
+	"github.com/mongolock/mongolock/internal/leasectx"
 )
 
 // Orders returns a Locker that acquires as locker does, and fails the test if keys are taken in
@@ -78,7 +78,7 @@ func newBook(t testing.TB) *book {
 // time that this contradicts an earlier wait.
 func (b *book) waits(ctx context.Context, wanted string) {
 	held := ""
-	for owner := range tether.Owners(ctx) { // the innermost first
+	for owner := range leasectx.Owners(ctx) { // the innermost first
 		l, ok := owner.(*mongolock.Lease)
 		switch {
 		case !ok || l.Err() != nil:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/tether"
+	"github.com/mongolock/mongolock/internal/leasectx"
 )
 
 const (
@@ -32,7 +32,7 @@ type Hold struct {
 	tree     *Tree
 	margin   time.Duration
 	lead     time.Duration
-	contexts *tether.Tether
+	contexts *leasectx.Tether
 	done     chan struct{}      // closed when it is over
 	stop     context.CancelFunc // ends the refreshing
 	work     sync.WaitGroup     // the goroutine that refreshes
@@ -151,7 +151,7 @@ func (t *Tree) Resume(ctx context.Context, l Lock) (*Hold, error) {
 func (t *Tree) holding(l Lock, sent monotonic.Moment, margin, lead time.Duration) (*Hold, error) {
 	refreshing, stop := context.WithCancel(context.Background())
 	h := &Hold{Lock: l, tree: t, margin: margin, lead: lead, done: make(chan struct{}), stop: stop, deadline: monotonic.Never}
-	h.contexts = tether.New(h)
+	h.contexts = leasectx.New(h)
 	if l.Left != Infinite {
 		// No longer than its timeout, from which a refresh counts: the end may be further away if another
 		// process was about to shorten it.

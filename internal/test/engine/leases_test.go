@@ -18,7 +18,7 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/internal/tether"
+	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -142,7 +142,7 @@ func (l *inTurn) TryAcquire(context.Context, string, ...mongolock.AcquireOption)
 }
 
 func (l *inTurn) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	l.under = max(l.under, len(slices.Collect(tether.Owners(ctx))))
+	l.under = max(l.under, len(slices.Collect(leasectx.Owners(ctx))))
 	return l.Client.Acquire(ctx, key, opts...)
 }
 

@@ -300,8 +300,8 @@ func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
 		}
 		wg.Wait()
 		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
-		assert.GreaterOrEqual(t, b.Count(lab.Renew), 50, "renewals")
-		assert.LessOrEqual(t, b.Count(lab.Renew), 51, "renewals")
+		assert.GreaterOrEqual(t, b.Count(lab.Renew), 2, "renewals: one that began after each call")
+		assert.LessOrEqual(t, b.Count(lab.Renew), 4, "those who wait share one")
 	})
 }
 

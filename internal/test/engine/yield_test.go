@@ -126,7 +126,7 @@ func TestYieldingIsForWhoHasTheKeyAlone(t *testing.T) {
 	c := newClient(t, memstore.New())
 	for _, how := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(3)} {
 		_, err := c.Acquire(t.Context(), "k", mongolock.Yielding(), how)
-		assert.EqualError(t, err, "mongolock: Yielding with Shared or OneOf: only who has the key alone can make room")
+		assert.EqualError(t, err, "mongolock: Yielding with Shared or OneOf: only an exclusive holder can yield")
 	}
 }
 

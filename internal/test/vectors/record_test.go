@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
-	"github.com/mongolock/mongolock/internal/wake"
+	"github.com/mongolock/mongolock/internal/engine"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
@@ -146,7 +146,7 @@ func (s *fixture) refused(c store.Claim) *store.HeldError {
 // asks is a claim that is refused, and tells the holders that it waits.
 func (s *fixture) asks(c store.Claim) {
 	s.t.Helper()
-	wanted := wake.Wanted(&s.refused(c).Status)
+	wanted := engine.Wanted(&s.refused(c).Status)
 	require.NotEmpty(s.t, wanted)
 	s.ok(s.store.Notify(s.ctx, wanted...))
 }

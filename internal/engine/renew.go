@@ -1,0 +1,416 @@
+package engine
+
+import (
+	"cmp"
+	"container/heap"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Renewals are planned here, and many are sent in one call. Holds whose TTLs lie within a factor of two form a
+// group with its own schedule: a slow call for long TTLs must not delay those with short ones.
+//
+// Holds whose renewal failed leave the schedule until they are renewed. There are two reasons for a failure, and
+// each asks for the opposite of the other.
+//
+// One document may be blocked, by an open transaction, and hold up every renewal that is sent with its own. So
+// holds that failed together are repeated in parts, side by side, and those are divided again: the blocked one is
+// soon alone. That takes three rounds for a thousand holds, and one for sixteen.
+//
+// Or the store does not answer at all. Then parts are only more calls. So after some calls without an answer it is
+// only probed, by one hold at a time. The first answer lets all others go.
+type renewals struct {
+	groups [64]*group // by the length of the TTL in bits
+	made   []*group   // all of them
+}
+
+// A renewal is the place of a hold in the schedule.
+type renewal struct {
+	renewing *Call    // under way
+	wants    []*Asker // want a renewal that begins after they came
+
+	due   moment
+	in    *schedule // nil: none
+	where int       // the index in that
+
+	most     int    // how many are renewed with it at most, because a renewal failed; 0: none has
+	failures int    // since it was renewed
+	failedAt moment // when the last one did
+}
+
+// A group has the holds whose TTLs are about as long.
+type group struct {
+	least time.Duration // the shortest TTL that belongs to it
+
+	due   schedule
+	round round // of renewals
+	soon  moment
+	bulk  *Call // the round goes on when this is answered, or has taken too long; nil: no round is under way
+
+	failed schedule // holds that are renewed again
+	ready  schedule // those whose time has come
+	again  retries  // when they are
+	probe  moment   // no probe is sent before
+}
+
+type (
+	round struct { // the alarm of the next round, or of the next bulk of one
+		alarm
+		group *group
+	}
+	retries struct { // the alarm of those that failed
+		alarm
+		group *group
+	}
+)
+
+// repeatParts is how many renewals take the place of one that failed.
+const repeatParts = 16
+
+// group returns the group of a hold.
+func (c *core) group(h *Hold) *group {
+	n := bits.Len64(uint64(h.Terms.TTL)) // 55 for a TTL of a year
+	g := c.groups[n]
+	if g == nil {
+		g = &group{least: 1 << (n - 1), due: schedule{before: sooner}, failed: schedule{before: sooner}, ready: schedule{before: lessSuspect}}
+		g.round.of, g.round.group, g.again.of, g.again.group = &g.round, g, &g.again, g
+		c.groups[n], c.made = g, append(c.made, g)
+	}
+	return g
+}
+
+// plan has a hold renewed at due.
+func (c *core) plan(h *Hold, due moment) {
+	c.unplan(h)
+	h.due, h.most, h.failures = due, 0, 0
+	g := c.group(h)
+	g.due.add(h)
+	c.arm(g)
+}
+
+// unplan takes a hold out of the schedule. The alarm stays set and may find nothing due.
+func (c *core) unplan(h *Hold) {
+	if h.in != nil {
+		heap.Remove(h.in, h.where)
+	}
+}
+
+// arm sets the alarms of a group to the first renewals due.
+func (c *core) arm(g *group) {
+	if len(g.due.holds) > 0 && g.bulk == nil {
+		c.setBy(&g.round.alarm, g.due.first().due)
+	}
+	if len(g.failed.holds)+len(g.ready.holds) > 0 {
+		c.setBy(&g.again.alarm, c.repeatable(g))
+	}
+}
+
+// ring begins a round, or goes on with it because a bulk has taken too long.
+func (r *round) ring(c *core) {
+	g := r.group
+	if g.bulk != nil {
+		c.goOn(g, g.soon)
+		return
+	}
+	g.soon = c.now.Add(g.least / 6)
+	c.goOn(g, c.now)
+}
+
+// goOn renews all holds of a group that are due within a sixth of the TTL, if one is due by then, so that holds which
+// were granted at about the same time are renewed together. Each bulk is sent after the last one was answered or has
+// taken too long: so a slow server does not spend its time on renewals that are no longer waited for.
+func (c *core) goOn(g *group, due moment) {
+	for bound := g.least / 10; ; due = g.soon {
+		batch, more := c.take(g, due, bound/4)
+		g.bulk = nil
+		var bulk *Call
+		if len(batch) > 0 {
+			bulk = c.renew(batch)
+		}
+		switch {
+		case !more:
+			c.arm(g)
+			return
+		case bulk != nil:
+			g.bulk = bulk
+			c.set(&g.round.alarm, c.now.Add(bound))
+			return
+		}
+	}
+}
+
+// take removes from the schedule those due soon if the first is due, as many as the store is likely to answer in time.
+// While it does not answer, they join those that failed. It reports whether there are more.
+func (c *core) take(g *group, due moment, in time.Duration) (batch []*Hold, more bool) {
+	if !g.due.dueBy(due) {
+		return nil, false
+	}
+	size := c.pace.bulk(in)
+	for !c.answering() && g.due.dueBy(g.soon) {
+		h := g.due.take()
+		c.repeat(g, h, h.due, size)
+	}
+	for g.due.dueBy(g.soon) && len(batch) < size {
+		if h := g.due.take(); h.renewing == nil { // otherwise that one plans the next
+			batch = append(batch, h)
+		}
+	}
+	return batch, g.due.dueBy(g.soon)
+}
+
+// renew sends one renewal for all of batch.
+func (c *core) renew(batch []*Hold) *Call {
+	limit := maxCall
+	call := &Call{Kind: RenewAll, Batch: batch}
+	for _, h := range batch {
+		c.unplan(h)
+		h.renewing = call
+		limit = min(limit, h.term.patience(c.now))
+	}
+	c.asked++
+	c.call(call, c.now.Add(limit))
+	return call
+}
+
+// renewNow renews a hold for somebody who waits for it, or because of what was read: after the renewal that is under
+// way, so that it comes after everything that the asker did before.
+func (c *core) renewNow(h *Hold, a *Asker) {
+	if h.err != nil {
+		c.answer(a, nil, h.fault("renew", h.err))
+		return
+	}
+	if a != nil {
+		h.wants = append(h.wants, a)
+	}
+	if h.renewing == nil {
+		c.renewFor(h)
+	}
+}
+
+// renewFor sends the renewal that askers wait for.
+func (c *core) renewFor(h *Hold) {
+	call := c.renew([]*Hold{h})
+	call.asked, h.wants = h.wants, nil
+}
+
+// renewed takes in the answers to a renewal. One after the deadline does not move that: the holder was told that the
+// lease is over, or is about to be.
+func (c *core) renewed(call *Call) {
+	c.pace.answered(len(call.Batch), c.now.Sub(call.Sent))
+	if slices.ContainsFunc(call.Answers, func(a store.Renewed) bool { return a.Err == nil || store.IsVerdict(a.Err) }) {
+		if c.health.gotAnswer(c.now, c.failedRenewals()) {
+			c.renewAgain()
+			c.storeAnswers()
+		}
+	} else {
+		c.health.gotNone()
+	}
+	var failed []*Hold
+	for i, h := range call.Batch {
+		if h.renewing != call {
+			continue
+		}
+		h.renewing = nil
+		switch again := c.renewedOne(h, call, call.Answers[i]); {
+		case len(h.wants) == 0:
+			if again {
+				failed = append(failed, h)
+			}
+		case h.err == nil:
+			c.renewFor(h) // there is no repetition before
+		default:
+			c.refuse(h, h.wants)
+			h.wants = nil
+		}
+	}
+	c.repeatAll(failed, call)
+	for _, g := range c.made {
+		if g.bulk == call {
+			c.goOn(g, g.soon)
+		}
+	}
+}
+
+// renewedOne takes in one of them, and reports whether the renewal is repeated.
+func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool) {
+	if len(answer.Line) > 0 {
+		h.line = answer.Line
+		h.heardWaiter()
+	}
+	held := h.err == nil && !h.term.over(c.now)
+	switch {
+	case answer.Err != nil:
+		if first := h.term.failed(c.now); first && held && verdict(answer.Err) == nil {
+			c.say(Warn, "mongolock: renewal failed, trying again", "lease", h, "error", answer.Err)
+		}
+	case held:
+		due := h.term.prolonged(call.Sent, c.now, answer.Left)
+		if !h.Terms.NoRenewal {
+			c.plan(h, due)
+		}
+	default:
+		h.term.late(c.now)
+	}
+	if cause := verdict(answer.Err); cause != nil {
+		c.end(h, cause)
+	}
+	for _, a := range call.asked {
+		switch {
+		case h.err != nil:
+			c.answer(a, nil, h.fault("renew", h.err))
+		case answer.Err != nil:
+			c.answer(a, nil, h.fault("renew", answer.Err))
+		default:
+			c.answer(a, nil, nil)
+		}
+	}
+	return h.err == nil && held && answer.Err != nil && !h.Terms.NoRenewal
+}
+
+// refuse answers those who want a renewal of a hold that has ended.
+func (c *core) refuse(h *Hold, all []*Asker) {
+	for _, a := range all {
+		c.answer(a, nil, h.fault("renew", h.err))
+	}
+}
+
+// failedRenewals returns how many holds are to be renewed again.
+func (c *core) failedRenewals() (n int) {
+	for _, g := range c.made {
+		n += len(g.failed.holds) + len(g.ready.holds)
+	}
+	return n
+}
+
+// renewAgain sets the alarms of those anew.
+func (c *core) renewAgain() {
+	for _, g := range c.made {
+		c.set(&g.again.alarm, 0)
+		c.arm(g)
+	}
+}
+
+// repeatAll plans the renewals of holds that failed in a call. A quick refusal is repeated after a pause, a call that
+// took its time at once.
+func (c *core) repeatAll(failed []*Hold, call *Call) {
+	if len(failed) == 0 {
+		return
+	}
+	due := max(call.Sent.Add(backoff.Jitter(c.pauseOf(failed))), c.now)
+	for _, h := range failed {
+		most := h.most
+		if most == 0 || c.answering() || c.health.last >= h.failedAt {
+			most = (len(call.Batch) + repeatParts - 1) / repeatParts
+		}
+		h.failures++
+		g := c.group(h)
+		c.repeat(g, h, due, most)
+		c.arm(g)
+	}
+}
+
+// repeat has a hold renewed again, with at most so many in one call.
+func (c *core) repeat(g *group, h *Hold, due moment, most int) {
+	if h.in != nil || h.renewing != nil {
+		return
+	}
+	h.due, h.most, h.failedAt = due, most, c.now
+	g.failed.add(h)
+}
+
+// repeatable returns when the next holds are renewed again.
+func (c *core) repeatable(g *group) moment {
+	var due moment
+	if len(g.ready.holds) == 0 {
+		due = g.failed.first().due
+	}
+	if c.answering() {
+		return max(due, c.now)
+	}
+	return max(due, g.probe, c.health.nextAllowed(), c.now)
+}
+
+// ring renews the holds that failed and are due again, in parts, as far as the store answers.
+func (a *retries) ring(c *core) {
+	g := a.group
+	for g.failed.dueBy(c.now) {
+		g.ready.add(g.failed.take())
+	}
+	for len(g.ready.holds) > 0 && c.repeatable(g) <= c.now {
+		c.renew(c.part(g))
+	}
+	c.arm(g)
+}
+
+// part returns the holds that one call renews again.
+func (c *core) part(g *group) (part []*Hold) {
+	most := c.pace.bulk(g.least / 40)
+	if c.doubt || !c.answering() {
+		most = 1
+	}
+	if !c.answering() {
+		c.health.sentProbe(c.now)
+		pause := min(c.pauseOf(g.ready.holds), c.pauseOf(g.failed.holds))
+		g.probe = c.now.Add(max(pause, min(2*pause, probeEvery))) // a short TTL has probes until its end
+	}
+	for len(g.ready.holds) > 0 && len(part) < min(most, g.ready.first().most) {
+		part = append(part, g.ready.take())
+	}
+	return part
+}
+
+// pauseOf is the time between two renewals of some holds that fail at once: it goes by the one that ends first.
+func (c *core) pauseOf(holds []*Hold) time.Duration {
+	least := maxCall
+	for _, h := range holds {
+		least = min(least, h.term.pause(c.now))
+	}
+	return least
+}
+
+// A schedule is a heap of holds.
+type schedule struct {
+	holds  []*Hold
+	before func(a, b *Hold) bool
+}
+
+func sooner(a, b *Hold) bool { return a.due < b.due }
+
+// lessSuspect puts those first that have failed less often, and then in larger company.
+func lessSuspect(a, b *Hold) bool {
+	return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(b.most, a.most), cmp.Compare(a.due, b.due)) < 0
+}
+
+func (s *schedule) first() *Hold { return s.holds[0] }
+func (s *schedule) add(h *Hold)  { heap.Push(s, h) }
+func (s *schedule) take() *Hold  { return heap.Pop(s).(*Hold) }
+
+// dueBy reports whether the first hold, of those in order of time, is due by then.
+func (s *schedule) dueBy(t moment) bool { return len(s.holds) > 0 && s.first().due <= t }
+
+func (s *schedule) Len() int           { return len(s.holds) }
+func (s *schedule) Less(i, j int) bool { return s.before(s.holds[i], s.holds[j]) }
+func (s *schedule) Swap(i, j int) {
+	s.holds[i], s.holds[j] = s.holds[j], s.holds[i]
+	s.holds[i].renewal.where, s.holds[j].renewal.where = i, j
+}
+
+// Push and Pop are for package heap.
+func (s *schedule) Push(x any) {
+	h := x.(*Hold)
+	h.in, h.renewal.where = s, len(s.holds)
+	s.holds = append(s.holds, h)
+}
+
+func (s *schedule) Pop() any {
+	last := len(s.holds) - 1
+	h := s.holds[last]
+	s.holds[last] = nil
+	s.holds = s.holds[:last]
+	h.in = nil
+	return h
+}
