@@ -7,19 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/store"
 )
-
-// bind makes the context of a claim, which may be cut off from now on.
-func (e *Engine) bind(call *Call) {
-	switch {
-	case call.from != nil: // its operation has a context of its own
-		e.within(call, context.Background())
-	case call.by != nil:
-		e.within(call, call.by.outside.ctx)
-	}
-}
 
 // perform calls the store, and takes in the answer. No call runs on a caller's context: its outcome would be unknown
 // whenever a caller leaves.
@@ -69,7 +58,7 @@ func (e *Engine) answered(call *Call) {
 // granted tells the observer that a hold begins.
 func (e *Engine) granted(call *Call) {
 	if h := call.hold; call.Err == nil && e.config.Observer != nil {
-		h.outside.values, h.outside.end = e.observe(h.outside.values, OpHold, h.Ref.Key, h.Terms)
+		h.outside.values, h.outside.end = e.Observe(h.outside.values, OpHold, h.Ref.Key, h.Terms)
 	}
 }
 
@@ -78,11 +67,14 @@ func (e *Engine) transfer(call *Call) {
 	end := func(Outcome) {}
 	if from := call.from; from != nil {
 		if from.outside.released == nil {
-			_, from.outside.released = e.observe(from.outside.values, OpRelease, from.Ref.Key, from.Terms)
+			_, from.outside.released = e.Observe(from.outside.values, OpRelease, from.Ref.Key, from.Terms)
 		}
 		var values context.Context
-		values, end = e.observe(call.by.outside.ctx, OpTransfer, call.hold.Ref.Key, call.hold.Terms)
-		call.outside.ctx = leasectx.With(call.outside.ctx, values)
+		values, end = e.Observe(call.by.outside.ctx, OpTransfer, call.hold.Ref.Key, call.hold.Terms)
+		if call.outside.cancel != nil {
+			call.outside.cancel()
+		}
+		e.within(call, values)
 	}
 	call.Grant, call.Err = e.store.Transfer(call.outside.ctx, call.Ref, call.Claim)
 	e.granted(call)
@@ -100,7 +92,7 @@ func (e *Engine) release(call *Call) {
 	h := call.hold
 	values := h.outside.values
 	if h.outside.released == nil {
-		values, h.outside.released = e.observe(values, OpRelease, h.Ref.Key, h.Terms)
+		values, h.outside.released = e.Observe(values, OpRelease, h.Ref.Key, h.Terms)
 	}
 	ctx := e.within(call, values)
 	call.Ended, call.Err = e.store.Release(ctx, call.Ending)
@@ -165,10 +157,6 @@ func (e *Engine) renewed(call *Call) (out Outcome) {
 // Observe tells the observer, if there is one, that an operation begins. A package that acquires for itself says so in
 // ctx. Only the operation itself may wait for it: otherwise it is observeAside.
 func (e *Engine) Observe(ctx context.Context, op Op, name string, t *Terms) (context.Context, func(Outcome)) {
-	return e.observe(ctx, op, name, t)
-}
-
-func (e *Engine) observe(ctx context.Context, op Op, name string, t *Terms) (context.Context, func(Outcome)) {
 	if e.config.Observer == nil {
 		return ctx, func(Outcome) {}
 	}
@@ -194,7 +182,7 @@ func (e *Engine) observeAside(ctx context.Context, op Op, name string, t *Terms)
 	}
 	over := make(chan Outcome, 1)
 	e.background.Go(func() {
-		_, end := e.observe(ctx, op, name, t)
+		_, end := e.Observe(ctx, op, name, t)
 		end(<-over)
 	})
 	return func(out Outcome) { over <- out }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"maps"
 	"slices"
 	"time"
@@ -22,7 +21,7 @@ type core struct {
 	ready  *Ready // what this step has come to so far
 	spare  []*Ready
 
-	alarms  alarms
+	alarms  heap[*alarm]
 	sets    uint64 // of alarms
 	undone  []*key // keys to be decided before the step ends
 	keys    swept.Map[string, *key]
@@ -225,8 +224,8 @@ func (c *core) Step(now moment, e Event) *Ready {
 		c.decide(c.undone[i])
 	}
 	c.undone = c.undone[:0]
-	if len(c.alarms) > 0 {
-		c.ready.At = c.alarms[0].at
+	if len(c.alarms.items) > 0 {
+		c.ready.At = c.alarms.items[0].at
 	}
 	return c.ready
 }
@@ -380,11 +379,11 @@ func (c *core) set(a *alarm, at moment) {
 	a.at, a.order = at, c.sets
 	switch {
 	case at == 0:
-		heap.Remove(&c.alarms, a.index)
+		c.alarms.remove(a)
 	case was == 0:
-		heap.Push(&c.alarms, a)
+		c.alarms.push(a)
 	default:
-		heap.Fix(&c.alarms, a.index)
+		c.alarms.fix(a)
 	}
 }
 
@@ -397,38 +396,17 @@ func (c *core) setBy(a *alarm, at moment) {
 
 // ring calls those whose time has come.
 func (c *core) ring() {
-	for len(c.alarms) > 0 && c.alarms[0].at <= c.now {
-		a := heap.Pop(&c.alarms).(*alarm)
+	for len(c.alarms.items) > 0 && c.alarms.items[0].at <= c.now {
+		a := c.alarms.take()
 		a.at = 0
 		a.of.ring(c)
 	}
 }
 
-// alarms are a heap. The order is a fixed one, so that a simulation can be repeated.
-type alarms []*alarm
-
-func (all alarms) Len() int { return len(all) }
-
-func (all alarms) Less(i, j int) bool {
-	return all[i].at < all[j].at || all[i].at == all[j].at && all[i].order < all[j].order
-}
-
-func (all alarms) Swap(i, j int) {
-	all[i], all[j] = all[j], all[i]
-	all[i].index, all[j].index = i, j
-}
-
-// Push and Pop are for package heap.
-func (all *alarms) Push(x any) {
-	a := x.(*alarm)
-	a.index = len(*all)
-	*all = append(*all, a)
-}
-
-func (all *alarms) Pop() any {
-	last := len(*all) - 1
-	a := (*all)[last]
-	(*all)[last] = nil
-	*all = (*all)[:last]
-	return a
+// alarms have those that are set. The order is a fixed one, so that a simulation can be repeated.
+func alarms() heap[*alarm] {
+	return heap[*alarm]{
+		before: func(a, b *alarm) bool { return a.at < b.at || a.at == b.at && a.order < b.order },
+		index:  func(a *alarm) *int { return &a.index },
+	}
 }

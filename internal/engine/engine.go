@@ -62,7 +62,7 @@ func New(s store.Store, config Config) *Engine {
 
 func newCore(config *Config) core {
 	c := core{config: config}
-	c.undos = make(map[string][]*debt)
+	c.alarms, c.due, c.undos = alarms(), debts(), make(map[string][]*debt)
 	c.poll.of, c.recheck.of, c.owedAt.of = &c.poll, &c.recheck, &c.owedAt
 	return c
 }
@@ -111,10 +111,9 @@ func (e *Engine) decide(event Event) *Ready {
 	c.live = event.Kind == FeedLive || c.live && e.reader.Live() // the reader closes the feed when it was not needed for long
 	ready := c.Step(e.clock.Now(), event)
 	for _, call := range ready.Calls {
-		e.bind(call)
-	}
-	if ready.Inline != nil {
-		e.bind(ready.Inline)
+		if call.by != nil { // it may be cut off from now on
+			e.within(call, call.by.outside.ctx)
+		}
 	}
 	if ready.At != 0 && (e.rings == 0 || ready.At < e.rings) {
 		e.rings = ready.At
@@ -244,8 +243,6 @@ type (
 	}
 )
 
-func (o *holdOutside) of(w *Caller) { o.engine, o.values = w.outside.engine, w.outside.ctx }
-
 func (o *holdOutside) close() {
 	if o.done != nil {
 		close(o.done)
@@ -306,7 +303,7 @@ func (e *Engine) await(ctx context.Context, w *Caller) (h *Hold, err error) {
 		over, waits := w.Done, w.waits
 		e.mu.Unlock()
 		if waits && endWait == nil {
-			_, endWait = e.observe(ctx, OpWait, w.Key, w.Terms)
+			_, endWait = e.Observe(ctx, OpWait, w.Key, w.Terms)
 		}
 		if over {
 			break

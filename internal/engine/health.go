@@ -101,7 +101,7 @@ func (c *core) storeAnswers() {
 	c.probeAt, c.probed = 0, ""
 	at := c.now
 	for _, name := range c.all() {
-		if q := c.keys.All[name]; q.head != nil && q.view.Failing() && q.claim == nil {
+		if q := c.keys.All[name]; q.head != nil && q.view.failing && q.claim == nil {
 			q.view.Recovered(at)
 			c.poke(q)
 			at = at.Add(recoverPause)
@@ -120,7 +120,7 @@ func (c *core) claimFailed() {
 func (c *core) nextProbe() {
 	first, next := "", ""
 	for name, q := range c.keys.All {
-		if q.head == nil || !q.view.Failing() {
+		if q.head == nil || !q.view.failing {
 			continue
 		}
 		if first == "" || name < first {

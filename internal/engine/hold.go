@@ -73,25 +73,17 @@ const (
 	earlyNoticeValid = 250 * time.Millisecond
 )
 
-// newHold makes the hold that a claim becomes if it is granted.
-func (c *core) newHold(w *Caller) *Hold {
-	h := &Hold{Ref: store.Ref{Key: w.Key, ID: c.config.NewID(), Mode: w.Terms.Mode}, Terms: w.Terms, Token: w.Token}
-	if h.Terms.Yields {
-		h.asked = *c.asks(h.Ref.Key)
-	}
-	h.term.ttl, h.term.margin = h.Terms.TTL, c.config.MarginFor(h.Terms.TTL)
-	h.alarm.of = h
-	h.outside.of(w)
-	return h
-}
-
-// claims fills in what the claim of a hold asks for.
-func (h *Hold) claims(c *store.Claim, owner, address string) {
-	t := h.Terms
-	c.Ref, c.Limit, c.Weight, c.TTL, c.Owner, c.Note = h.Ref, t.Limit, t.Weight, t.TTL, owner, t.Note
+// newHold makes the hold that a claim becomes if it is granted, and fills in what the claim asks for.
+func (c *core) newHold(w *Caller, claim *store.Claim) *Hold {
+	t := w.Terms
+	h := &Hold{Ref: store.Ref{Key: w.Key, ID: c.config.NewID(), Mode: t.Mode}, Terms: t, Token: w.Token}
+	claim.Ref, claim.Limit, claim.Weight, claim.TTL, claim.Owner, claim.Note = h.Ref, t.Limit, t.Weight, t.TTL, c.config.Owner, t.Note
 	if t.Yields {
-		c.Yields = address
+		claim.Yields, h.asked = c.address(), *c.asks(w.Key)
 	}
+	h.term.ttl, h.term.margin = t.TTL, c.config.MarginFor(t.TTL)
+	h.alarm.of, h.outside.engine, h.outside.values = h, w.outside.engine, w.outside.ctx
+	return h
 }
 
 // grant takes in that the claim was granted, which was sent at sent. It returns when the hold is renewed first.
@@ -352,9 +344,8 @@ func (c *core) successor(h *Hold) (*Caller, streak) {
 
 // handOff puts a caller's claim in the place of a hold, in one step.
 func (c *core) handOff(h *Hold, w *Caller, s streak, until moment) {
-	next := c.newHold(w)
-	call := &Call{Kind: Transfer, Ref: h.Ref, hold: next, from: h, by: w, streak: s, inline: h.inline}
-	next.claims(&call.Claim, c.config.Owner, c.address())
+	call := &Call{Kind: Transfer, Ref: h.Ref, from: h, by: w, streak: s, inline: h.inline}
+	call.hold = c.newHold(w, &call.Claim)
 	c.call(call, min(until, c.now.Add(call.Claim.TTL)))
 }
 

@@ -246,7 +246,7 @@ func (q *key) ring(c *core) { c.poke(q) }
 // look makes the head ask for the key.
 func (c *core) look(q *key) {
 	if q.head != nil && (q.sharers == 0 || q.head.Terms.shares()) { // otherwise the key cannot be free for it
-		q.view.Look()
+		q.view.look = true
 		c.poke(q)
 	}
 }
@@ -286,8 +286,8 @@ func (c *core) stand(q *key) {
 	t := q.head.Terms
 	q.claim = nil
 	q.view = View{Mode: t.Mode, Limit: t.Limit, Place: c.placeFor(t), Seen: q.view.Seen}
-	q.view.Look()
-	q.view.WasOffered(q.offeredAt)
+	q.view.look = true
+	q.view.told = q.offeredAt // the release that it tells of may be under way
 	if len(q.others) >= store.LineMost-1 && q.othersWait(c.now) {
 		q.view.Outside(c.now)
 	}
@@ -354,7 +354,7 @@ func (c *core) unlink(w *Caller) {
 	if q.head != nil {
 		c.poke(q)
 	}
-	if c.probed == q.name && !q.view.Failing() {
+	if c.probed == q.name && !q.view.failing {
 		c.nextProbe()
 	}
 }
@@ -381,7 +381,7 @@ func (c *core) decide(q *key) {
 		c.sleep(q, 0)
 		return
 	}
-	if v.Failing() {
+	if v.failing {
 		if at := c.mayProbe(q.name); at > c.now {
 			c.sleep(q, at)
 			return
@@ -427,9 +427,8 @@ func (c *core) readLater(q *key) moment {
 
 // claim sends a claim, under an ID of its own. ask has the place in the line, and hints.
 func (c *core) claim(w *Caller, m Move, ask *store.Claim) *Call {
-	h := c.newHold(w)
-	call := &Call{Kind: Claim, Claim: *ask, hold: h, by: w, move: m}
-	h.claims(&call.Claim, c.config.Owner, c.address())
+	call := &Call{Kind: Claim, Claim: *ask, by: w, move: m}
+	call.hold = c.newHold(w, &call.Claim)
 	if w.Resumes != nil {
 		call.Kind, call.Ref = Transfer, *w.Resumes
 	}
@@ -536,10 +535,10 @@ func (c *core) refusedTo(w *Caller, call *Call, err error) {
 		c.tell(Wanted(&held.Status))
 	case gone: // its claim may have been cut off for that, and the news that it consumed was meant for the next
 		v.Joined = v.Joined || !store.IsCertain(err)
-		v.Look()
+		v.look = true
 	case errors.Is(err, ErrClosed), errors.Is(err, store.ErrDisconnected), store.IsVerdict(err), !w.refused:
 		v.Joined = v.Joined || !store.IsCertain(err)
-		v.Look() // for the next in the queue: the news that this claim consumed may have been meant for it
+		v.look = true // for the next in the queue: the news that this claim consumed may have been meant for it
 		c.leave(w, err)
 		return
 	default:

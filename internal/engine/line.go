@@ -129,9 +129,6 @@ func (v *View) Failed(now moment, unknown bool) {
 	v.askAt = v.least
 }
 
-// Failing reports whether the last claim failed.
-func (v *View) Failing() bool { return v.failing }
-
 // Recovered says that the store answers again: ask at that time.
 func (v *View) Recovered(at moment) {
 	v.failing, v.least, v.look = false, at, true
@@ -142,10 +139,6 @@ func (v *View) HeardOffer(now moment) {
 	v.turn, v.told, v.tries = true, now, 0
 }
 
-// WasOffered takes in such a notice that came before the waiter did: the release that it tells of
-// may be under way.
-func (v *View) WasOffered(at moment) { v.told = at }
-
 // HeardNext takes in a notice that the key is offered to those before us. If it was before, somebody
 // had it meanwhile.
 func (v *View) HeardNext(now moment) {
@@ -155,9 +148,6 @@ func (v *View) HeardNext(now moment) {
 	}
 	v.askAt = min(v.askAt, now.Add(v.grace(v.Place)))
 }
-
-// Look says that something changed: ask at once.
-func (v *View) Look() { v.look = true }
 
 // Outside says that the line was full lately, when this process had its turn: the next is for those outside.
 func (v *View) Outside(now moment) {

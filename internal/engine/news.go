@@ -126,7 +126,7 @@ func (c *core) toRead(again bool) (names []string) {
 				names = append(names, name)
 			}
 		case q.claim != nil && again:
-			q.view.Look()
+			q.view.look = true
 		case q.holder == nil && q.view.Seen != nil && q.claim == nil:
 			names = append(names, name)
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 // holds that nobody has any more are given back, places in lines are left.
 type owed struct {
 	owedAt dueAlarm
-	due    debts
+	due    heap[*debt]
 	parked [debtKinds][]*debt // those whose time has come, while others of their kind are under way
 	busy   [debtKinds]int     // attempts under way, without those that callers wait for
 
@@ -51,7 +50,7 @@ type debt struct {
 }
 
 const (
-	inParked = -1 - iota
+	inParked = -2 - iota
 	inFlight
 	inHand // of a caller
 	done
@@ -94,7 +93,7 @@ func (a *dueAlarm) ring(c *core) { c.pay() }
 
 // none reports whether nothing is owed.
 func (o *owed) none() bool {
-	n := len(o.due)
+	n := len(o.due.items)
 	for kind := range debtKinds {
 		n += len(o.parked[kind]) + o.busy[kind]
 	}
@@ -150,7 +149,7 @@ func (c *core) unusedOffer(name string, p store.Place) {
 
 // put plans the next attempt at a debt.
 func (c *core) put(d *debt) {
-	heap.Push(&c.due, d)
+	c.due.push(d)
 	c.pay()
 }
 
@@ -159,8 +158,8 @@ func (c *core) pay() {
 	if c.cut {
 		return
 	}
-	for len(c.due) > 0 && c.due[0].next <= c.now {
-		d := heap.Pop(&c.due).(*debt)
+	for len(c.due.items) > 0 && c.due.items[0].next <= c.now {
+		d := c.due.take()
 		d.index = inParked
 		c.parked[d.kind] = append(c.parked[d.kind], d)
 	}
@@ -174,8 +173,8 @@ func (c *core) pay() {
 		}
 	}
 	c.set(&c.owedAt.alarm, 0)
-	if len(c.due) > 0 {
-		c.set(&c.owedAt.alarm, c.due[0].next)
+	if len(c.due.items) > 0 {
+		c.set(&c.owedAt.alarm, c.due.items[0].next)
 	}
 	if len(c.parked[toLeave]) > 0 && c.busy[toLeave] == 0 {
 		c.setBy(&c.owedAt.alarm, c.leaveAt)
@@ -184,12 +183,12 @@ func (c *core) pay() {
 
 // payAll begins all attempts, as far as there is room, because the store answers again.
 func (c *core) payAll() {
-	for _, d := range c.due {
-		if d.tries > 0 {
-			d.next = min(d.next, c.now)
+	for _, d := range slices.Clone(c.due.items) {
+		if d.tries > 0 && d.next > c.now {
+			d.next = c.now
+			c.due.fix(d)
 		}
 	}
-	heap.Init(&c.due)
 	c.pay()
 }
 
@@ -243,7 +242,7 @@ func (c *core) begun(d *debt) {
 		all := c.parked[d.kind]
 		c.parked[d.kind] = slices.Delete(all, slices.Index(all, d), slices.Index(all, d)+1)
 	default:
-		heap.Remove(&c.due, d.index)
+		c.due.remove(d)
 	}
 	d.index = inHand
 }
@@ -392,32 +391,12 @@ func (c *core) leftLine(d *debt, err error) {
 	c.drop(d)
 }
 
-// debts are a heap by the time of their next attempt. The order is a fixed one, so that a simulation can be repeated.
-type debts []*debt
-
-func (s debts) Len() int { return len(s) }
-
-func (s debts) Less(i, j int) bool {
-	a, b := s[i], s[j]
-	return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key), cmp.Compare(a.ref.ID, b.ref.ID), cmp.Compare(a.place, b.place)) < 0
-}
-
-func (s debts) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].index, s[j].index = i, j
-}
-
-// Push and Pop are for package heap.
-func (s *debts) Push(x any) {
-	d := x.(*debt)
-	d.index = len(*s)
-	*s = append(*s, d)
-}
-
-func (s *debts) Pop() any {
-	last := len(*s) - 1
-	d := (*s)[last]
-	(*s)[last] = nil
-	*s = (*s)[:last]
-	return d
+// debts have those whose next attempt is planned. The order is a fixed one, so that a simulation can be repeated.
+func debts() heap[*debt] {
+	return heap[*debt]{
+		before: func(a, b *debt) bool {
+			return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key), cmp.Compare(a.ref.ID, b.ref.ID), cmp.Compare(a.place, b.place)) < 0
+		},
+		index: func(d *debt) *int { return &d.index },
+	}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"container/heap"
 	"math/bits"
 	"slices"
 	"time"
@@ -76,7 +75,7 @@ func (c *core) group(h *Hold) *group {
 	n := bits.Len64(uint64(h.Terms.TTL)) // 55 for a TTL of a year
 	g := c.groups[n]
 	if g == nil {
-		g = &group{least: 1 << (n - 1), due: schedule{before: sooner}, failed: schedule{before: sooner}, ready: schedule{before: lessSuspect}}
+		g = &group{least: 1 << (n - 1), due: newSchedule(sooner), failed: newSchedule(sooner), ready: newSchedule(lessSuspect)}
 		g.round.of, g.round.group, g.again.of, g.again.group = &g.round, g, &g.again, g
 		c.groups[n], c.made = g, append(c.made, g)
 	}
@@ -95,16 +94,17 @@ func (c *core) plan(h *Hold, due moment) {
 // unplan takes a hold out of the schedule. The alarm stays set and may find nothing due.
 func (c *core) unplan(h *Hold) {
 	if h.in != nil {
-		heap.Remove(h.in, h.where)
+		h.in.remove(h)
+		h.in = nil
 	}
 }
 
 // arm sets the alarms of a group to the first renewals due.
 func (c *core) arm(g *group) {
-	if len(g.due.holds) > 0 && g.bulk == nil {
-		c.setBy(&g.round.alarm, g.due.first().due)
+	if len(g.due.items) > 0 && g.bulk == nil {
+		c.setBy(&g.round.alarm, g.due.items[0].due)
 	}
-	if len(g.failed.holds)+len(g.ready.holds) > 0 {
+	if len(g.failed.items)+len(g.ready.items) > 0 {
 		c.setBy(&g.again.alarm, c.repeatable(g))
 	}
 }
@@ -151,11 +151,11 @@ func (c *core) take(g *group, due moment, in time.Duration) (batch []*Hold, more
 	}
 	size := c.pace.bulk(in)
 	for !c.answering() && g.due.dueBy(g.soon) {
-		h := g.due.take()
+		h := g.due.next()
 		c.repeat(g, h, h.due, size)
 	}
 	for g.due.dueBy(g.soon) && len(batch) < size {
-		if h := g.due.take(); h.renewing == nil { // otherwise that one plans the next
+		if h := g.due.next(); h.renewing == nil { // otherwise that one plans the next
 			batch = append(batch, h)
 		}
 	}
@@ -281,7 +281,7 @@ func (c *core) refuse(h *Hold, all []*Asker) {
 // failedRenewals returns how many holds are to be renewed again.
 func (c *core) failedRenewals() (n int) {
 	for _, g := range c.made {
-		n += len(g.failed.holds) + len(g.ready.holds)
+		n += len(g.failed.items) + len(g.ready.items)
 	}
 	return n
 }
@@ -325,8 +325,8 @@ func (c *core) repeat(g *group, h *Hold, due moment, most int) {
 // repeatable returns when the next holds are renewed again.
 func (c *core) repeatable(g *group) moment {
 	var due moment
-	if len(g.ready.holds) == 0 {
-		due = g.failed.first().due
+	if len(g.ready.items) == 0 {
+		due = g.failed.items[0].due
 	}
 	if c.answering() {
 		return max(due, c.now)
@@ -338,9 +338,9 @@ func (c *core) repeatable(g *group) moment {
 func (a *retries) ring(c *core) {
 	g := a.group
 	for g.failed.dueBy(c.now) {
-		g.ready.add(g.failed.take())
+		g.ready.add(g.failed.next())
 	}
-	for len(g.ready.holds) > 0 && c.repeatable(g) <= c.now {
+	for len(g.ready.items) > 0 && c.repeatable(g) <= c.now {
 		c.renew(c.part(g))
 	}
 	c.arm(g)
@@ -354,11 +354,11 @@ func (c *core) part(g *group) (part []*Hold) {
 	}
 	if !c.answering() {
 		c.health.sentProbe(c.now)
-		pause := min(c.pauseOf(g.ready.holds), c.pauseOf(g.failed.holds))
+		pause := min(c.pauseOf(g.ready.items), c.pauseOf(g.failed.items))
 		g.probe = c.now.Add(max(pause, min(2*pause, probeEvery))) // a short TTL has probes until its end
 	}
-	for len(g.ready.holds) > 0 && len(part) < min(most, g.ready.first().most) {
-		part = append(part, g.ready.take())
+	for len(g.ready.items) > 0 && len(part) < min(most, g.ready.items[0].most) {
+		part = append(part, g.ready.next())
 	}
 	return part
 }
@@ -372,10 +372,11 @@ func (c *core) pauseOf(holds []*Hold) time.Duration {
 	return least
 }
 
-// A schedule is a heap of holds.
-type schedule struct {
-	holds  []*Hold
-	before func(a, b *Hold) bool
+// A schedule has holds in an order.
+type schedule struct{ heap[*Hold] }
+
+func newSchedule(before func(a, b *Hold) bool) schedule {
+	return schedule{heap[*Hold]{before: before, index: func(h *Hold) *int { return &h.where }}}
 }
 
 func sooner(a, b *Hold) bool { return a.due < b.due }
@@ -385,32 +386,17 @@ func lessSuspect(a, b *Hold) bool {
 	return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(b.most, a.most), cmp.Compare(a.due, b.due)) < 0
 }
 
-func (s *schedule) first() *Hold { return s.holds[0] }
-func (s *schedule) add(h *Hold)  { heap.Push(s, h) }
-func (s *schedule) take() *Hold  { return heap.Pop(s).(*Hold) }
-
-// dueBy reports whether the first hold, of those in order of time, is due by then.
-func (s *schedule) dueBy(t moment) bool { return len(s.holds) > 0 && s.first().due <= t }
-
-func (s *schedule) Len() int           { return len(s.holds) }
-func (s *schedule) Less(i, j int) bool { return s.before(s.holds[i], s.holds[j]) }
-func (s *schedule) Swap(i, j int) {
-	s.holds[i], s.holds[j] = s.holds[j], s.holds[i]
-	s.holds[i].renewal.where, s.holds[j].renewal.where = i, j
+func (s *schedule) add(h *Hold) {
+	h.in = s
+	s.push(h)
 }
 
-// Push and Pop are for package heap.
-func (s *schedule) Push(x any) {
-	h := x.(*Hold)
-	h.in, h.renewal.where = s, len(s.holds)
-	s.holds = append(s.holds, h)
-}
-
-func (s *schedule) Pop() any {
-	last := len(s.holds) - 1
-	h := s.holds[last]
-	s.holds[last] = nil
-	s.holds = s.holds[:last]
+// next takes out the first hold.
+func (s *schedule) next() *Hold {
+	h := s.take()
 	h.in = nil
 	return h
 }
+
+// dueBy reports whether the first hold, of those in order of time, is due by then.
+func (s *schedule) dueBy(t moment) bool { return len(s.items) > 0 && s.items[0].due <= t }
