@@ -6,6 +6,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -109,7 +110,13 @@ func (e *Engine) decide(event Event) *Ready {
 	defer e.mu.Unlock()
 	c := &e.core
 	c.live = event.Kind == FeedLive || c.live && e.reader.Live() // the reader closes the feed when it was not needed for long
+	if event.Kind == Drain && !c.draining {
+		close(e.draining)
+	}
 	ready := c.Step(e.clock.Now(), event)
+	if c.held != nil || c.waiting > 0 {
+		e.watchdog.Watch()
+	}
 	for _, call := range ready.Calls {
 		if call.by != nil { // it may be cut off from now on
 			e.within(call, call.by.outside.ctx)
@@ -192,7 +199,6 @@ func (e *Engine) listen(n int) {
 	for ; n < 0; n++ {
 		e.reader.Leave()
 	}
-	e.watchdog.Watch()
 }
 
 // ended tells the observer and the logger of the end of a hold.
@@ -375,23 +381,7 @@ func (e *Engine) Holds() (all []*Hold) {
 }
 
 // Drain ends the waits, refuses new calls and gives up all places in lines.
-func (e *Engine) Drain() {
-	e.mu.Lock()
-	first := !e.core.draining
-	e.mu.Unlock()
-	if !first {
-		return
-	}
-	ready := e.decide(Event{Kind: Drain})
-	e.mu.Lock()
-	select {
-	case <-e.draining:
-	default:
-		close(e.draining)
-	}
-	e.mu.Unlock()
-	e.act(ready)
-}
+func (e *Engine) Drain() { e.step(Event{Kind: Drain}) }
 
 // Shutdown drains the engine, cancels the contexts of all leases, and waits until their holders have released them or
 // ctx ends.
@@ -462,7 +452,7 @@ func (e *Engine) leftBehind(all []*Hold) error {
 		}
 	}
 	for h := e.core.held; h != nil; h = h.next {
-		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.Ref.Key, h.late))
+		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.Ref.Key, cmp.Or(h.late, ErrOutcomeUnknown)))
 	}
 	for _, name := range e.core.undosLeft() {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", name, ErrOutcomeUnknown))
