@@ -205,8 +205,12 @@ func (c *core) try(w *Caller) {
 // triedOnce takes in the answer. A second claim follows if the first was refused but the key was free by the
 // time that the store explained the refusal.
 func (c *core) triedOnce(w *Caller, h *Hold, err error) {
-	if err == nil || w.Resumes != nil {
-		c.deliver(w, h, err)
+	switch {
+	case err == nil:
+		c.deliver(w, h, nil)
+		return
+	case w.Resumes != nil:
+		c.deliver(w, nil, err)
 		return
 	}
 	var held *store.HeldError
