@@ -38,6 +38,7 @@ type health struct {
 
 	asked int    // calls that were not answered, less those that are earned
 	doubt bool   // it did not answer, and has not yet answered enough since
+	since int    // what it earned since
 	last  moment // when the last call was answered
 	paid  moment // the probes sent so far are within what is allowed until then
 }
@@ -51,12 +52,17 @@ func (h *health) gotAnswer(now moment, waiting int) (again bool) {
 	again = !h.answering()
 	most := min(waiting, mostEarned)
 	h.asked, h.last = max(min(h.asked, mostAsked)-earned, -most), now
-	h.doubt = h.doubt && h.asked > -most
+	h.since += earned
+	h.doubt = h.doubt && h.since < mostAsked+most
 	return again
 }
 
 // gotNone records that a call was not answered.
-func (h *health) gotNone() { h.doubt = h.doubt || !h.answering() }
+func (h *health) gotNone() {
+	if !h.answering() {
+		h.doubt, h.since = true, 0
+	}
+}
 
 // nextAllowed returns when the next probe may be sent.
 func (h *health) nextAllowed() moment { return h.paid.Add(-(probesAtOnce - 1) * probeEvery) }
