@@ -155,7 +155,7 @@ func (c *core) take(g *group, due moment, in time.Duration) (batch []*Hold, more
 		c.repeat(g, h, h.due, size)
 	}
 	for g.due.dueBy(g.soon) && len(batch) < size {
-		if h := g.due.next(); h.renewing == nil { // otherwise that one plans the next
+		if h := g.due.next(); h.renewing == nil && !h.term.over(c.now) { // otherwise that one plans the next, or it is about to end
 			batch = append(batch, h)
 		}
 	}
@@ -338,7 +338,9 @@ func (c *core) repeatable(g *group) moment {
 func (a *retries) ring(c *core) {
 	g := a.group
 	for g.failed.dueBy(c.now) {
-		g.ready.add(g.failed.next())
+		if h := g.failed.next(); !h.term.over(c.now) { // otherwise it is about to end
+			g.ready.add(h)
+		}
 	}
 	for len(g.ready.items) > 0 && c.repeatable(g) <= c.now {
 		c.renew(c.part(g))
