@@ -3,9 +3,11 @@ package mongolock_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -190,5 +192,29 @@ func TestDoEndsWorkThatStalls(t *testing.T) {
 		})
 		assert.ErrorIs(t, err, mongolock.ErrStalled)
 		tookBetween(t, start, 6*maxStall, 6*maxStall+2*time.Second)
+	})
+}
+
+// Keys and notes that cannot come back byte for byte are refused, and no others.
+func FuzzOnlyInvalidKeysAndNotesAreRefused(f *testing.F) {
+	for _, s := range []string{"nightly-report", "", "$x", "a.b", "\x00", "🔒", "a/b", " ", "\xff", strings.Repeat("k", 1025)} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, key, note string) {
+		c := newClient(t, memstore.New())
+		accepts := func(key, note string) bool {
+			l, err := c.TryAcquire(t.Context(), key, mongolock.Note(note))
+			if err != nil {
+				return false
+			}
+			seen, err := c.Inspect(t.Context(), key)
+			require.NoError(t, err)
+			assert.Equal(t, key, seen.Key)
+			assert.Equal(t, note, seen.Holders[0].Note)
+			release(t, l)
+			return true
+		}
+		assert.Equal(t, key != "" && len(key) <= 1024 && utf8.ValidString(key), accepts(key, ""), "key %q", key)
+		assert.Equal(t, len(note) <= 1024 && utf8.ValidString(note), accepts("k", note), "note %q", note)
 	})
 }
