@@ -85,7 +85,7 @@ type script struct {
 	calls   []*Call        // all, in the order of their numbers
 	open    map[*Call]bool
 	noFeed  error // what notices are answered
-	quiet   bool  // claims are answered without being shown
+	quiet   bool  // callers and claims are not shown
 
 	lines []shown
 }
@@ -232,6 +232,9 @@ var commands = []command{
 	when(`(\d+) callers have ([\w-]+)-1 and so on((?:, [^,]+)*)`, func(s *script, m []string) {
 		s.many(int(s.number(m[1])), m[2], s.terms(m[3]), "is granted")
 	}),
+	when(`(\d+) callers wait for ([\w-]+)-1 and so on`, func(s *script, m []string) {
+		s.many(int(s.number(m[1])), m[2], s.terms(""), "is refused; held by zoe for 30s; in line: we")
+	}),
 	when(`undosMost claims of ([\w-]+)-1 and so on fail`, func(s *script, m []string) {
 		s.many(undosMost, m[1], s.terms(""), "fails")
 	}),
@@ -311,20 +314,27 @@ func (s *script) many(n int, key string, t *Terms, answer string) {
 	s.quiet = true
 	for i := range n {
 		name := key + "-" + strconv.Itoa(i+1)
-		w := &Caller{Key: name, Terms: t, Once: true}
-		s.callers[name] = w
+		w := &Caller{Key: name, Terms: t, Once: !strings.Contains(answer, "in line")}
+		s.callers[name], s.asks[&w.Asker] = w, name
 		s.step(Event{Kind: Want, Caller: w})
 		s.answer(w.call, answer)
+		w.wake = make(chan struct{})
 	}
 	s.quiet = false
 }
 
 // drain ends the waits, as Engine.Drain does.
 func (s *script) drain() {
+	needed := s.core.needed
 	s.step(Event{Kind: Drain})
+	s.quiet = s.core.waiting > 4
 	for _, name := range slices.Sorted(maps.Keys(s.callers)) {
 		s.step(Event{Kind: GiveUp, Caller: s.callers[name], Err: ErrClosed})
 	}
+	if s.quiet {
+		s.say("the feed is needed by %d, and not by %d", s.core.needed, needed)
+	}
+	s.quiet = false
 }
 
 // pass lets time pass: alarms ring, and calls are cut off that the script has not answered.
@@ -368,7 +378,7 @@ func (s *script) pass(until moment) {
 func (s *script) step(e Event) {
 	r := s.core.Step(s.now, e)
 	s.next = r.At
-	if r.Listen != 0 {
+	if r.Listen != 0 && !s.quiet {
 		s.say("the feed is needed by %d", s.core.needed)
 	}
 	for _, h := range r.End {
@@ -378,7 +388,9 @@ func (s *script) step(e Event) {
 		s.deliver(a)
 	}
 	for _, w := range r.Waits {
-		s.say("%s waits", s.asks[&w.Asker])
+		if !s.quiet {
+			s.say("%s waits", s.asks[&w.Asker])
+		}
 	}
 	for _, call := range r.Cut {
 		call.Until = min(call.Until, s.now.Add(AbandonedFor)) // as Engine.act does
@@ -428,7 +440,7 @@ func (s *script) deliver(a *Asker) {
 	case strings.Contains(who, "'s "):
 		s.say("%s fails: %s", who, plain(a.Err))
 	default:
-		s.say("%s is told: %s", who, plain(a.Err))
+		s.sayOf("a caller is told why it has no lease", "%s is told: %s", who, plain(a.Err))
 	}
 }
 
@@ -760,7 +772,7 @@ func (s *script) waiters(own store.Place, text string) (all []store.Waiter) {
 		require.Empty(s.t, text)
 		return nil
 	}
-	for _, each := range strings.Split(text, ", ") {
+	for _, each := range strings.Split(crowd(text), ", ") {
 		each, age, seen := strings.Cut(strings.TrimSuffix(each, " ago"), " seen ")
 		each, ago, joined := strings.Cut(each, " since ")
 		w := store.Waiter{Owner: each, Since: s.clock().Add(-time.Minute), Seen: s.clock().Add(-10 * time.Second)}
@@ -782,6 +794,20 @@ func (s *script) waiters(own store.Place, text string) (all []store.Waiter) {
 		all = append(all, w)
 	}
 	return all
+}
+
+// crowd writes "3 others" as "w1, w2, w3".
+func crowd(text string) string {
+	count, rest, found := strings.Cut(text, " others")
+	n, err := strconv.Atoi(count)
+	if !found || err != nil {
+		return text
+	}
+	all := make([]string, n)
+	for i := range all {
+		all[i] = "w" + strconv.Itoa(i+1)
+	}
+	return strings.Join(all, ", ") + rest
 }
 
 // other returns the place of another client: "ben", "reader ben", "ben who polls", "ben for 2 of 5".
