@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,75 @@ func TestAtMostSixteenCleanUpsRunAtATime(t *testing.T) {
 			mustBeFree(t, b, fmt.Sprint("k", i))
 		}
 	})
+}
+
+// The memory that one attempt takes tells whether it looks at one claim or at all.
+func TestAnAttemptCostsTheSameHoweverManyClaimsAreUnsettled(t *testing.T) {
+	perAttempt := func(claims int) (bytes uint64) {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
+			c := newClient(t, b, mongolock.TTL(time.Hour))
+			b.On(lab.Acquire, lab.Fail(errNet))
+			b.On(lab.Undo, lab.Fail(errNet))
+			for i := range claims {
+				_, err := c.TryAcquire(t.Context(), fmt.Sprint("k", i))
+				require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+			}
+			time.Sleep(time.Minute)
+			var before, after runtime.MemStats
+			attempts := b.Count(lab.Undo)
+			runtime.ReadMemStats(&before)
+			time.Sleep(10 * time.Second)
+			runtime.ReadMemStats(&after)
+			bytes = (after.TotalAlloc - before.TotalAlloc) / uint64(b.Count(lab.Undo)-attempts)
+			b.All(nil)
+		})
+		return bytes
+	}
+	few, many := perAttempt(50), perAttempt(undosMost/4)
+	assert.Less(t, many, 2*few, "bytes for each attempt")
+}
+
+// A client that shuts down leaves all its lines at once, and waiters may give up together.
+func TestAtMostSixteenPlacesAreTakenOutAtTheSameTime(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
+			const keys = 50
+			other, c := newClient(t, b.Mem), newClient(t, b)
+			var mu sync.Mutex // protects what follows
+			var now, most, left int
+			b.On(lab.Leave, func(_ context.Context, call *lab.Call) error {
+				mu.Lock()
+				now++
+				most = max(most, now)
+				left++
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				now--
+				mu.Unlock()
+				return call.Do()
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			var waits []<-chan result
+			for i := range keys {
+				acquire(t, other, fmt.Sprint("k", i))
+				waits = append(waits, inBackground(ctx, c, fmt.Sprint("k", i)))
+			}
+			time.Sleep(time.Second)
+			if closes {
+				require.NoError(t, c.Close())
+			} else {
+				leave()
+			}
+			for _, w := range waits {
+				require.Error(t, (<-w).err)
+			}
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, 16, most, "at a time")
+			assert.Equal(t, keys, left)
+		})
+	}
 }
 
 func TestAWaiterAsksOnceAMinuteWhateverWakeUpsAreLost(t *testing.T) {

@@ -120,3 +120,25 @@ func TestThoseBehindOneThatLeavesComeWhenAHolderEndsUnderMinHold(t *testing.T) {
 		}
 	}
 }
+
+// The same where a holder dies: the one behind did not look for its end, as the one before it waited for all permits.
+func TestThoseBehindOneThatLeavesComeWhenAHolderRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		start := time.Now()
+		_, err := s.Acquire(t.Context(), store.Claim{Ref: store.Ref{Key: "k", ID: "dies", Mode: store.Permits}, Limit: 2, TTL: 20 * time.Second, Owner: "dead"})
+		require.NoError(t, err)
+		other := acquire(t, newClient(t, s), "k", mongolock.OneOf(2), mongolock.TTL(time.Minute))
+		ctx, leave := context.WithTimeout(t.Context(), 2*time.Second)
+		defer leave()
+		leaves := inBackground(ctx, newClient(t, s), "k", mongolock.OneOf(2), mongolock.Weight(2))
+		time.Sleep(500 * time.Millisecond)
+		wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.OneOf(2))
+		require.Error(t, (<-leaves).err)
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, start, 20*time.Second, 21*time.Second)
+		release(t, r.lease)
+		release(t, other)
+	})
+}
