@@ -93,9 +93,11 @@ func (t *term) why() error {
 // patience is how long the store may take to answer a renewal that is sent now: a tenth of the TTL, so that
 // one that hangs costs an attempt and not the lease. A repeated renewal has a third of the time that is
 // left, so that the last attempts begin shortly before the end. If the last renewal was slow but was
-// answered, the next one may take twice as long, up to a third of the TTL.
+// answered, the next one may take twice as long, up to a third of the TTL. MaxHold cuts it off no sooner: an
+// answer that is not waited for looks like an election, and then others cannot judge by the clock when the
+// holder is over.
 func (t *term) patience(now moment) time.Duration {
-	left := t.trusted().Sub(now)
+	left := t.deadline.Sub(now)
 	most := max(left/3, t.ttl/50)
 	if !t.failing {
 		most = min(most, t.ttl/10)
