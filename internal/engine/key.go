@@ -538,26 +538,32 @@ func (c *core) refusedTo(w *Caller, call *Call, err error) {
 		}
 		c.tell(Wanted(&held.Status))
 	case gone: // its claim may have been cut off for that, and the news that it consumed was meant for the next
-		v.Joined = v.Joined || !store.IsCertain(err)
+		v.Joined = v.Joined || mayStand(err)
 		v.look = true
 	case errors.Is(err, ErrClosed), errors.Is(err, store.ErrDisconnected), store.IsVerdict(err), !w.refused:
-		v.Joined = v.Joined || !store.IsCertain(err)
+		v.Joined = v.Joined || mayStand(err)
 		v.look = true // for the next in the queue: the news that this claim consumed may have been meant for it
 		c.leave(w, err)
 		return
 	default:
 		w.fault = err
-		v.Failed(c.now, !store.IsCertain(err))
+		v.Failed(c.now, mayStand(err))
 		c.claimFailed()
 	}
 	c.poke(q)
+}
+
+// mayStand reports whether the place of a claim that failed may be in the line. A claim that was not applied may
+// have joined it all the same, before the command that failed.
+func mayStand(err error) bool {
+	return !store.IsVerdict(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, store.ErrDisconnected)
 }
 
 // notGranted gives up the place of a claim that was answered when its caller had left. After a fault it may
 // be in line, too: the store may have applied what it did not answer.
 func (c *core) notGranted(w *Caller, p store.Place, err error) {
 	refused := errors.Is(err, store.ErrHeld)
-	if p == "" || !refused && (store.IsCertain(err) || errors.Is(err, ErrClosed) || errors.Is(err, store.ErrDisconnected)) {
+	if p == "" || !refused && !mayStand(err) {
 		return
 	}
 	q := c.of(w.Key)

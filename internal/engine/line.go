@@ -122,9 +122,9 @@ func (v *View) Read(s *store.Status, now moment) {
 	v.look = v.look || was && !v.In // it was passed, or lost: it joins again
 }
 
-// Failed takes in that a claim failed. If its outcome is unknown it may have joined the line.
-func (v *View) Failed(now moment, unknown bool) {
-	v.failing, v.Joined = true, v.Joined || unknown
+// Failed takes in that a claim failed. It may have joined the line.
+func (v *View) Failed(now moment, joined bool) {
+	v.failing, v.Joined = true, v.Joined || joined
 	v.least = now.Add(backoff.Jitter(faultPause))
 	v.askAt = v.least
 }
