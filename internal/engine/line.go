@@ -225,9 +225,11 @@ func (v *View) see(s *store.Status, now moment) {
 	if !freed.IsZero() { // one that was seen since may have left
 		v.unseen = freed
 	}
-	for _, p := range line[:v.index] {
-		if seen := waiter(v.Seen, p).Seen; seen.After(v.unseen) {
-			v.unseen = seen
+	if !v.isTurn(s, v.unseen) { // otherwise those that were seen since leave room for us: we need not pass them
+		for _, p := range line[:v.index] {
+			if seen := waiter(v.Seen, p).Seen; seen.After(v.unseen) {
+				v.unseen = seen
+			}
 		}
 	}
 	switch v.since = now.Add(v.unseen.Sub(s.Now)); {
@@ -316,11 +318,13 @@ func (v *View) Passed(unseen time.Time) (all []store.Place) {
 	return all
 }
 
-// Comes reports whether the key was seen since then, and is not offered any more, or will be ours: now, or as
-// soon as those may be passed to whom it is offered. One before us that could not have it keeps us from that,
-// and one that was seen since puts it off.
-func (v *View) Comes(t moment) bool {
-	return v.In && v.seenAt > t && !v.blocked && (v.first == "" || !v.unseen.After(v.freed))
+// Comes reports whether the key was seen since it was freed, and is not offered any more, or will be ours: now, or
+// as soon as those may be passed to whom it is offered. One before us that could not have it keeps us from that,
+// and one that was seen since puts it off. Under MinHold it is free only later: if it was not seen since then, it
+// will be, by the time when those before us may be passed.
+func (v *View) Comes(freed, free moment) bool {
+	return v.In && v.seenAt > freed && !v.blocked && (v.first == "" || !v.unseen.After(v.freed)) &&
+		(v.seenAt > free || v.askAt <= free.Add(Grace+slotsMost))
 }
 
 // ranOut reports whether a holder of that look has run out since.
@@ -383,7 +387,11 @@ func (v *View) plan(s *store.Status, now moment) {
 	case v.first != "":
 		at = min(at, v.passAt())
 	case left > 0 && v.index > 0:
-		at = min(at, now.Add(withDrift(left)+v.grace(line[0])+v.behind()))
+		grace := v.grace(line[0])
+		if v.Place.Address() != "" { // the one before us, which polls, may have had the key by then: nobody tells us
+			grace = min(grace, Grace)
+		}
+		at = min(at, now.Add(withDrift(left)+grace+v.behind()))
 	case left > 0:
 		at = min(at, now.Add(withDrift(left)))
 	}

@@ -401,6 +401,7 @@ type check struct {
 	key      *key
 	expected []store.Place // who waited
 	freedAt  moment        // when many waited
+	freeAt   moment        // the same, or, under MinHold, when it will be free
 }
 
 // expect makes sure that somebody comes for a key that will be offered to n of a line, after a lease that was
@@ -416,7 +417,7 @@ func (c *core) expect(name string, waiting []store.Place, n, told int, after, us
 		return
 	}
 	q := c.of(name)
-	q.check.freedAt, q.check.expected = c.now, waiting
+	q.check.freedAt, q.check.freeAt, q.check.expected = c.now, c.now.Add(max(0, after)), waiting
 	c.set(&q.check.alarm, c.now.Add(after+patienceWith(waiting[0], used)*4/5))
 }
 
@@ -424,7 +425,7 @@ func (c *core) expect(name string, waiting []store.Place, n, told int, after, us
 func (k *check) ring(c *core) {
 	q := k.key
 	k.expected = nil
-	if knows := q.holder != nil || q.head != nil && q.view.Comes(k.freedAt); !knows {
+	if knows := q.holder != nil || q.head != nil && q.view.Comes(k.freedAt, k.freeAt); !knows {
 		c.readAll([]string{q.name}, toCheck)
 	}
 }
