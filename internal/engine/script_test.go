@@ -167,6 +167,15 @@ var commands = []command{
 		s.asks[a] = m[1] + "'s " + map[EventKind]string{Release: "release", Renew: "renewal", Detach: "detaching"}[kind]
 		s.step(Event{Kind: kind, Hold: h, Asker: a})
 	}),
+	when(`every holder releases`, func(s *script, _ []string) {
+		all := s.held() // as ReleaseAll does
+		for _, h := range all {
+			s.step(Event{Kind: End, Hold: h})
+		}
+		for _, h := range all {
+			s.step(Event{Kind: Release, Hold: h, Asker: &Asker{}, Bound: releaseBound * 2 / 5})
+		}
+	}),
 	when(`([\w-]+) makes progress`, func(s *script, m []string) {
 		h := s.hold(m[1])
 		h.term.stall = s.now.Add(h.Terms.MaxStall) // as Hold.Progress does
