@@ -108,15 +108,6 @@ func withUnsettledClaim(t *testing.T, test func(t *testing.T, c *mongolock.Clien
 	})
 }
 
-func TestACallIsNotAnsweredByACleanUpThatBeganBeforeItAndFails(t *testing.T) {
-	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, _ *lab.Store, mend func()) {
-		mend() // a clean-up is under way, and will fail all the same
-		l, err := c.TryAcquire(t.Context(), "k")
-		require.NoError(t, err)
-		release(t, l)
-	})
-}
-
 func TestCloseGoesOnCleaningUp(t *testing.T) {
 	withUnsettledClaim(t, func(t *testing.T, c *mongolock.Client, b *lab.Store, mend func()) {
 		time.AfterFunc(3*time.Second, mend)
@@ -160,15 +151,6 @@ func TestMaxWaitHoldsWhileAnEarlierClaimIsCleanedUp(t *testing.T) {
 	})
 }
 
-func TestATryIsAnsweredWithinSecondsWhileACleanUpHangs(t *testing.T) {
-	withHungClaims(t, 1, func(t *testing.T, c *mongolock.Client, key func(int) string) {
-		start := time.Now()
-		_, err := c.TryAcquire(t.Context(), key(0))
-		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		assert.LessOrEqual(t, time.Since(start), 5*time.Second)
-	})
-}
-
 func TestAnAcquireDoesNotQueueBehindCleanUpsOfOtherKeys(t *testing.T) {
 	const keys = 400
 	withHungClaims(t, keys, func(t *testing.T, c *mongolock.Client, key func(int) string) {
@@ -182,28 +164,5 @@ func TestAnAcquireDoesNotQueueBehindCleanUpsOfOtherKeys(t *testing.T) {
 		}
 		wg.Wait()
 		assert.LessOrEqual(t, time.Since(start), 20*time.Second, "two attempts of ten seconds")
-	})
-}
-
-func TestWithManyClaimsUnsettledNoOthersAreSent(t *testing.T) {
-	const most, calls = 4096, 5000
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		c := newClient(t, b)
-		sent := 0
-		b.On(lab.Acquire, func(context.Context, *lab.Call) error {
-			sent++
-			return errNet
-		})
-		b.On(lab.Undo, lab.Fail(errNet))
-		for i := range calls {
-			_, err := c.TryAcquire(t.Context(), fmt.Sprint(i))
-			require.Error(t, err)
-			require.Equal(t, i < most, errors.Is(err, mongolock.ErrOutcomeUnknown), "call %d: %v", i, err)
-			require.Equal(t, i >= most, errors.Is(err, mongolock.ErrNotApplied), "call %d: %v", i, err)
-		}
-		assert.Equal(t, most, sent, "claims sent")
-		b.All(nil)
-		time.Sleep(10 * time.Second)
-		release(t, acquire(t, c, fmt.Sprint(calls)))
 	})
 }

@@ -85,29 +85,6 @@ func (s *linkStore) taken(t *testing.T) (n int) {
 	return n
 }
 
-func TestCloseReleasesSixtyFourLeasesAtATime(t *testing.T) {
-	for _, test := range []struct{ leases, trips int }{{64, 1}, {1000, 16}, {10_000, 157}} {
-		for what, opts := range map[string][]mongolock.AcquireOption{
-			"exclusive": nil, "permits": {mongolock.OneOf(3)}, "shared": {mongolock.Shared()},
-		} {
-			t.Run(fmt.Sprint(test.leases, " ", what), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newLinkStore()
-					c := newClient(t, s)
-					hold(t, c, test.leases, opts...)
-					s.Reset()
-					start, took := time.Now(), time.Second+time.Duration(test.trips)*linkTrip
-					assert.NoError(t, c.Close())
-					tookBetween(t, start, took, took)
-					assert.Zero(t, s.taken(t), "keys that are taken")
-					assert.Equal(t, test.leases, s.Count(lab.Release))
-					assert.Equal(t, test.leases, s.Count(), "calls")
-				})
-			})
-		}
-	}
-}
-
 // loseAll loses five thousand leases, and returns once the first of them are given back.
 func loseAll(t *testing.T, s *linkStore) {
 	t.Helper()
@@ -117,40 +94,6 @@ func loseAll(t *testing.T, s *linkStore) {
 		<-l.Done()
 	}
 	s.Reset()
-}
-
-func TestFailedReleasesAreRepeatedSixteenAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLinkStore()
-		leases := mongolock.Leases(hold(t, newClient(t, s), 1000))
-		s.releases(lab.Fail(errNet))
-		assert.ErrorIs(t, leases.Release(), errNet)
-		s.releases(nil)
-		s.most.Store(0)
-		time.Sleep(10 * time.Second) // virtual
-		assert.Zero(t, s.taken(t))
-		assert.EqualValues(t, 16, s.most.Load(), "at a time")
-	})
-}
-
-// A thousand releases that hang take five minutes, sixteen at a time: most leases run out before their
-// turn comes.
-func TestReleasesAreNotRepeatedOnceTheirLeasesRanOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLinkStore()
-		leases := hold(t, newClient(t, s), 1000, mongolock.TTL(30*time.Second))
-		s.releases(lab.Hang)
-		for _, l := range leases {
-			go func() { assert.Error(t, l.Release()) }()
-		}
-		time.Sleep(40 * time.Second) // virtual: a TTL, and what was under way then
-		s.Reset()
-		time.Sleep(10 * time.Minute) // virtual
-		assert.Zero(t, s.Count(lab.Release))
-		for _, l := range leases {
-			assert.NoError(t, l.Release(), "it ran out")
-		}
-	})
 }
 
 func TestCloseWakesTheWaitersOfManyKeys(t *testing.T) {

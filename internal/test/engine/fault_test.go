@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/store"
 )
 
 // unknownOutcomes are the ways in which the outcome of a claim can be unknown.
@@ -53,67 +51,6 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 	}
 }
 
-func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		b.On(lab.Acquire, unknownOutcomes["applied, reply lost"])
-		b.On(lab.Undo, lab.Fail(errNet))
-		_, err := newClient(t, b).TryAcquire(t.Context(), "k")
-		assert.ErrorIs(t, err, errNet)
-		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		time.Sleep(10 * time.Second)
-		mustBeHeld(t, b, "k")
-		b.On(lab.Undo, nil)
-		time.Sleep(7 * time.Second)
-		mustBeFree(t, b, "k")
-		b.Reset()
-		time.Sleep(time.Hour)
-		assert.Zero(t, b.Count(), "commands")
-	})
-}
-
-func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		b.On(lab.Acquire, unknownOutcomes["not applied"])
-		b.On(lab.Undo, lab.Fail(nil)) // not settled
-		_, err := newClient(t, b).TryAcquire(t.Context(), "k")
-		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		time.Sleep(32 * time.Second)
-		assert.GreaterOrEqual(t, b.Count(lab.Undo), 5, "attempts in 30 s")
-		assert.LessOrEqual(t, b.Count(lab.Undo), 25, "attempts in 30 s")
-		b.Reset()
-		time.Sleep(time.Hour)
-		assert.Zero(t, b.Count(), "commands")
-	})
-}
-
-func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		b.On(lab.Acquire, lab.Fail(errors.Join(errNet, store.ErrNotApplied)))
-		c := newClient(t, b)
-		_, err := c.TryAcquire(t.Context(), "k")
-		assert.ErrorIs(t, err, errNet)
-		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		_, err = c.Acquire(t.Context(), "k") // the first step fails at once
-		assert.ErrorIs(t, err, errNet)
-		time.Sleep(time.Hour)
-		assert.Zero(t, b.Count(lab.Undo), "clean-ups")
-	})
-}
-
-func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
-	for _, late := range []time.Duration{9 * time.Second, 20 * time.Second, 10 * time.Minute} { // the last: suspended in between
-		lab.Test(t, func(t *testing.T, b *lab.Store) {
-			b.On(lab.Acquire, lab.Slow(0, late))
-			c := newClient(t, b)
-			l, err := c.TryAcquire(t.Context(), "k", mongolock.TTL(10*time.Second))
-			require.Nil(t, l, "granted after %v", late)
-			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-			synctest.Wait()
-			mustBeFree(t, b, "k")
-		})
-	}
-}
-
 func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "k")
@@ -147,25 +84,6 @@ func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
 		release(t, acquire(t, c, "new"))
 		release(t, long)
 		assert.NoError(t, (<-waiter).err, "the waiter outlasts the outage")
-	})
-}
-
-func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		acquire(t, newClient(t, b.Mem), "k", mongolock.NoRenewal())
-		c := newClient(t, b)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		wait, impatient := inBackground(ctx, c, "k"), inBackground(t.Context(), newClient(t, b), "k", mongolock.MaxWait(time.Minute))
-		time.Sleep(time.Second)
-		b.On(lab.Acquire, lab.Fail(errors.Join(errNet, store.ErrNotApplied)))
-		err := (<-wait).err
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, mongolock.ErrHeld)
-		assert.ErrorIs(t, err, errNet)
-		err = (<-impatient).err
-		assert.ErrorIs(t, err, mongolock.ErrHeld)
-		assert.ErrorContains(t, err, errNet.Error())
 	})
 }
 

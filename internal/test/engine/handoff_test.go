@@ -129,20 +129,3 @@ func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 		})
 	}
 }
-
-func TestAHandOverThatArrivesAfterItsDeadlineIsGivenBack(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		c := newClient(t, b)
-		l := acquire(t, c, "k")
-		wait := inBackground(t.Context(), c, "k", mongolock.TTL(time.Second))
-		synctest.Wait()
-		b.On(lab.Transfer, lab.Slow(0, 2*time.Second)) // longer than the TTL that it grants
-		release(t, l)
-		r := <-wait
-		require.NoError(t, r.err)
-		tookBetween(t, r.when, 0, 0)
-		release(t, r.lease)
-		time.Sleep(time.Second)
-		mustBeFree(t, b, "k")
-	})
-}

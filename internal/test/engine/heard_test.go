@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,60 +15,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
-
-func TestOnePollReadsAllKeysThatAClientWaitsFor(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		holder := newClient(t, b.Mem)
-		c := newClient(t, b, mongolock.WithoutFeed())
-		for i := range 100 {
-			key := fmt.Sprint(i)
-			acquire(t, holder, key)
-			ctx, cancel := context.WithCancel(t.Context())
-			t.Cleanup(cancel)
-			inBackground(ctx, c, key)
-			inBackground(ctx, c, key)
-		}
-		time.Sleep(10 * time.Second)
-		var mu sync.Mutex
-		var sizes []int
-		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
-			mu.Lock()
-			defer mu.Unlock()
-			sizes = append(sizes, len(call.Keys))
-			return call.Do()
-		})
-		b.Reset()
-		time.Sleep(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		assert.LessOrEqual(t, b.Count(lab.Acquire), 100*3, "claims in a minute, which keep the places")
-		assert.GreaterOrEqual(t, b.Count(lab.Look), 50, "looks in a minute")
-		assert.LessOrEqual(t, b.Count(lab.Look), 75, "looks in a minute")
-		for _, n := range sizes {
-			require.Equal(t, 100, n, "keys per look: %v", sizes)
-		}
-	})
-}
-
-func TestPausesBetweenPollsGrowFromFiftyMillisecondsToASecond(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		acquire(t, newClient(t, b.Mem), "k")
-		var at []time.Time
-		b.On(lab.Look, func(_ context.Context, call *lab.Call) error {
-			at = append(at, time.Now())
-			return call.Do()
-		})
-		start := time.Now()
-		_, err := newClient(t, b, mongolock.WithoutFeed()).Acquire(t.Context(), "k", mongolock.MaxWait(20*time.Second))
-		assert.ErrorIs(t, err, mongolock.ErrHeld)
-		last, want := start, 50*time.Millisecond
-		for i, when := range at {
-			assert.InDelta(t, want, when.Sub(last), float64(want/5), "the pause before look %d", i)
-			last, want = when, min(2*want, time.Second)
-		}
-		assert.GreaterOrEqual(t, len(at), 15, "looks")
-	})
-}
 
 func TestAHundredWaitersSendAtMostFourCommandsAMinuteWhileTheKeyIsHeld(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
-	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 

@@ -2,11 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,32 +105,6 @@ func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 	})
 }
 
-func TestAtMostSixteenCleanUpsRunAtATime(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		c := newClient(t, b)
-		var now, most atomic.Int64
-		b.On(lab.Acquire, func(_ context.Context, call *lab.Call) error {
-			err := call.Do()
-			return errors.Join(err, errNet) // granted, and the reply is lost
-		})
-		b.On(lab.Undo, func(_ context.Context, call *lab.Call) error {
-			most.Store(max(most.Load(), now.Add(1)))
-			time.Sleep(10 * time.Millisecond)
-			now.Add(-1)
-			return call.Do()
-		})
-		for i := range 200 {
-			_, err := c.TryAcquire(t.Context(), fmt.Sprint("k", i))
-			require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		}
-		time.Sleep(time.Second)
-		assert.LessOrEqual(t, most.Load(), int64(16), "clean-ups at a time")
-		for i := range 200 {
-			mustBeFree(t, b, fmt.Sprint("k", i))
-		}
-	})
-}
-
 // The memory that one attempt takes tells whether it looks at one claim or at all.
 func TestAnAttemptCostsTheSameHoweverManyClaimsAreUnsettled(t *testing.T) {
 	perAttempt := func(claims int) (bytes uint64) {
@@ -217,84 +188,6 @@ func TestAWaiterAsksOnceAMinuteWhateverWakeUpsAreLost(t *testing.T) {
 		require.NoError(t, r.err)
 		tookBetween(t, freed, 0, time.Minute)
 		release(t, r.lease)
-	})
-}
-
-func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log lab.Text
-		b := lab.New(memstore.New())
-		holder, c := newClient(t, b, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.Mem)
-		handsOver := func() time.Duration {
-			l := acquire(t, holder, "k", mongolock.TTL(time.Hour))
-			wait := inBackground(t.Context(), c, "k")
-			time.Sleep(10 * time.Second)
-			start := time.Now()
-			release(t, l)
-			r := <-wait
-			require.NoError(t, r.err)
-			release(t, r.lease)
-			return time.Since(start)
-		}
-		b.On(lab.Notify, lab.Fail(fmt.Errorf("quota: %w", errors.ErrUnsupported)))
-		assert.Positive(t, handsOver(), "the release was announced")
-		b.On(lab.Notify, nil)
-		time.Sleep(time.Minute)
-		assert.Zero(t, handsOver(), "the wake-up is sent again")
-		assert.Equal(t, 1, strings.Count(log.String(), "the store refuses wake-ups"))
-	})
-}
-
-func TestAFeedThatComesBackIsFollowedByReadsAndNotByOneClaimPerKey(t *testing.T) {
-	lab.Test(t, func(t *testing.T, f *lab.Store) {
-		holder, c := newClient(t, f.Mem), newClient(t, f)
-		const keys = 2000
-		var waits []<-chan result
-		for i := range keys {
-			key := fmt.Sprint("k", i)
-			acquire(t, holder, key, mongolock.TTL(time.Hour))
-			waits = append(waits, inBackground(t.Context(), c, key))
-		}
-		time.Sleep(10 * time.Second)
-		f.FailFeed(errNet)
-		time.Sleep(10 * time.Second)
-		f.Reset()
-		f.FailFeed(nil)
-		time.Sleep(time.Second)
-		assert.Less(t, f.Count(lab.Acquire), keys/4, "claims in the second after the feed came back")
-		time.Sleep(9 * time.Second)
-		assert.LessOrEqual(t, f.Count(lab.Acquire), keys, "claims in ten seconds: those that keep the places")
-		require.NoError(t, holder.Close())
-		for _, wait := range waits {
-			r := <-wait
-			require.NoError(t, r.err)
-			release(t, r.lease)
-		}
-	})
-}
-
-func TestAWriterJoinsTheLineAsSoonAsItIsFirstOfItsProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		holder, c := newClient(t, mem), newClient(t, mem)
-		held := acquire(t, holder, "k", mongolock.OneOf(1), mongolock.TTL(time.Hour))
-		ctx, giveUp := context.WithCancel(t.Context())
-		first := inBackground(ctx, c, "k", mongolock.OneOf(1))
-		time.Sleep(time.Second)
-		wait := inBackground(t.Context(), c, "k") // a writer, behind it
-		time.Sleep(10 * time.Second)
-		giveUp()
-		require.Error(t, (<-first).err)
-		time.Sleep(100 * time.Millisecond)
-		status, err := holder.Inspect(t.Context(), "k")
-		require.NoError(t, err)
-		require.Len(t, status.Line, 1)
-		mode, _ := status.Line[0].Place.Mode()
-		assert.Equal(t, store.Exclusive, mode, "the writer keeps others out, and the first has left the line")
-		release(t, held)
-		w := <-wait
-		require.NoError(t, w.err)
-		release(t, w.lease)
 	})
 }
 

@@ -114,46 +114,6 @@ func TestAHandOverTakesTwoTripsOnceItIsKnownThatOthersWait(t *testing.T) {
 	})
 }
 
-func TestARenewalTellsThatOthersWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRivalry(t)
-		took, notices := r.handOver(t, func() { time.Sleep(15 * time.Second) }) // virtual: until after a renewal
-		assert.Equal(t, 2*roundTrip, took)
-		assert.Equal(t, 1, notices)
-	})
-}
-
-func TestNoReleaseIsAnnouncedEarlyLongAfterOthersHaveWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRivalry(t)
-		r.handOver(t, nil)
-		time.Sleep(10 * time.Second) // virtual: it is long ago
-		before := r.near.Count(lab.Notify)
-		release(t, acquire(t, r.one, "k"))
-		time.Sleep(time.Second) // virtual: what is sent in the background is sent
-		assert.Equal(t, before, r.near.Count(lab.Notify))
-	})
-}
-
-// A notice may come before the release that it reports. Then the waiter is refused, and keeps
-// looking: it needs no second notice, after which all waiters would ask again.
-func TestAWaiterThatWasToldTooEarlySoonLooksAgain(t *testing.T) {
-	for late := time.Duration(0); late <= 200*time.Millisecond; late += 10 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRivalry(t)
-			r.handOver(t, nil)
-			r.near.late.Store(int64(late))
-			took, notices := r.handOver(t, nil)
-			assert.LessOrEqual(t, took, 2*late+4*roundTrip, "with a release that comes %v late", late)
-			want := 1
-			if late > 200*time.Millisecond {
-				want = 2
-			}
-			assert.EqualValues(t, want, notices, "with a release that comes %v late", late)
-		})
-	}
-}
-
 // The waiter may not have seen that holder: within its process, the key went from lease to
 // lease.
 func TestAWaiterThatWasToldTooEarlyByAHolderItHadNotSeenSoonLooksAgain(t *testing.T) {
@@ -178,14 +138,6 @@ func TestAWaiterThatWasToldTooEarlyByAHolderItHadNotSeenSoonLooksAgain(t *testin
 			assert.LessOrEqual(t, got.when.Sub(start), 2*late+4*roundTrip, "with a release that comes %v late", late)
 			release(t, got.lease)
 		})
-	}
-}
-
-// It does so for a few seconds. After a release that takes longer, or fails, there is a second notice.
-func TestASlowReleaseIsAnnouncedAgain(t *testing.T) {
-	for late := 300 * time.Millisecond; late < 4900*time.Millisecond; late += 500 * time.Millisecond {
-		assert.LessOrEqual(t, slowHandOver(t, late, false), late+4*roundTrip, "with a release that comes %v late", late)
-		assert.LessOrEqual(t, slowHandOver(t, late, true), late+4*roundTrip, "with a release that comes %v late, and is not answered", late)
 	}
 }
 

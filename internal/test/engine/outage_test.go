@@ -93,23 +93,6 @@ func TestControlAnOutageOfTheWholeTTLLosesEveryLease(t *testing.T) {
 	assert.Equal(t, 3, lostIn(t, 10*time.Second, time.Second, 10*time.Second, outages["nothing is answered"]))
 }
 
-func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		l := acquire(t, newClient(t, b), "k")
-		hung := false
-		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
-			if !hung {
-				hung = true
-				return lab.Hang(ctx, nil)
-			}
-			return call.Do()
-		})
-		time.Sleep(10*time.Second + 3*time.Second + time.Millisecond)
-		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
-		assert.Equal(t, 2, b.Count(lab.Renew))
-	})
-}
-
 // Both would begin in the instant in which the first attempt is given up. If the attempt of the
 // call fails too, it is repeated.
 func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
@@ -130,40 +113,6 @@ func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 			assert.Equal(t, hanging+1, b.Count(lab.Renew))
 			assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
 		})
-	}
-}
-
-func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
-	for n, places := range map[int][]int{2: {0, 1}, 17: {0, 8, 16}, 1000: {500}} {
-		for _, blocked := range places {
-			lab.Test(t, func(t *testing.T, b *lab.Store) {
-				c := newClient(t, b)
-				leases := make([]*mongolock.Lease, n)
-				for i := range leases {
-					leases[i] = acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(10*time.Second))
-				}
-				b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
-					for _, r := range call.Batch {
-						if r.ID == leases[blocked].ID() {
-							return lab.Hang(ctx, nil)
-						}
-					}
-					return call.Do()
-				})
-				long := time.Hour
-				if n == 1000 { // the blocked one is lost after 10 s: a million renewals more show nothing
-					long = 5 * time.Minute
-				}
-				time.Sleep(long) // virtual
-				for i, l := range leases {
-					if i == blocked {
-						require.ErrorIs(t, l.Err(), mongolock.ErrLost)
-					} else {
-						require.NoError(t, l.Err(), "lease %d of %d", i, n)
-					}
-				}
-			})
-		}
 	}
 }
 

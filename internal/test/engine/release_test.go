@@ -81,19 +81,6 @@ func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T)
 	}
 }
 
-func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		b.On(lab.Release, lab.Fail(errNet))
-		l := acquire(t, newClient(t, b), "k")
-		assert.ErrorIs(t, l.Release(), errNet)
-		time.Sleep(40 * time.Second)
-		b.Reset()
-		release(t, l) // the lease has expired, so nothing is left to release
-		time.Sleep(time.Hour)
-		assert.Zero(t, b.Count(), "commands")
-	})
-}
-
 // Close finds its leases while their holders release them: there is nothing left for it to ask for.
 func TestCloseSendsNoReleaseOfNoLease(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {

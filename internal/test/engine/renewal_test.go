@@ -18,19 +18,6 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		l := acquire(t, newClient(t, b), "k")
-		for range 20 {
-			b.On(lab.Renew, lab.Fail(errNet))
-			time.Sleep(18 * time.Second)
-			b.On(lab.Renew, nil)
-			time.Sleep(15 * time.Second)
-			require.NoError(t, l.Err())
-		}
-	})
-}
-
 func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 	for name, renew := range map[string]lab.Hook{
 		"hang": lab.Hang, "late": lab.Slow(time.Hour, 0), "refuse": lab.Fail(errNet), // the late one ignores its context
@@ -211,36 +198,6 @@ func TestHalfATTLOfSilenceLosesNoneOfManyLeases(t *testing.T) {
 	}
 }
 
-func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		b.On(lab.Renew, lab.Slow((60*time.Millisecond)/2, (60*time.Millisecond)/2))
-		c := newClient(t, b)
-		for i := range 20 {
-			acquire(t, c, fmt.Sprint("long", i))
-		}
-		short := acquire(t, c, "short", mongolock.TTL(200*time.Millisecond))
-		time.Sleep(10 * time.Minute)
-		assert.NoError(t, short.Err())
-	})
-}
-
-func TestAHangingRenewalOfALongLeaseDoesNotCostAShortOne(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
-			if call.Batch[0].TTL > time.Second {
-				return lab.Hang(ctx, nil)
-			}
-			return call.Do()
-		})
-		c := newClient(t, b)
-		long := acquire(t, c, "long")
-		short := acquire(t, c, "short", mongolock.TTL(200*time.Millisecond))
-		time.Sleep(time.Minute)
-		assert.ErrorIs(t, long.Err(), mongolock.ErrLost)
-		assert.NoError(t, short.Err())
-	})
-}
-
 func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
 		lab.Test(t, func(t *testing.T, b *lab.Store) {
@@ -274,34 +231,6 @@ func TestALeaseWithLittleTimeLeftIsRenewedAtOnce(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		assert.NoError(t, l.Err())
-	})
-}
-
-func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		var mu sync.Mutex
-		underWay := 0
-		b.On(lab.Renew, func(_ context.Context, call *lab.Call) error {
-			mu.Lock()
-			underWay++
-			assert.Equal(t, 1, underWay, "renewals of the lease under way")
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			defer func() { mu.Lock(); underWay--; mu.Unlock() }()
-			return call.Do()
-		})
-		l := acquire(t, newClient(t, b), "k")
-		time.Sleep(10 * time.Second) // the keeper's renewal is among them
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				assert.NoError(t, l.Renew(t.Context()))
-			})
-		}
-		wg.Wait()
-		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
-		assert.GreaterOrEqual(t, b.Count(lab.Renew), 2, "renewals: one that began after each call")
-		assert.LessOrEqual(t, b.Count(lab.Renew), 4, "those who wait share one")
 	})
 }
 

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -133,45 +132,6 @@ func exactlyOneIsGranted(t *testing.T, s store.Store) {
 	assert.Equal(t, 1, granted, "leases granted")
 }
 
-var errDisconnected = fmt.Errorf("client is disconnected (%w; %w)", store.ErrDisconnected, store.ErrNotApplied)
-
-func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New()
-		holder := lab.Client(t, mem)
-		lease, err := holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute))
-		require.NoError(t, err)
-
-		s := lab.New(mem)
-		client := lab.Client(t, s, mongolock.WithoutFeed())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		waits := make(chan error, 3)
-		for range cap(waits) {
-			go func() {
-				_, err := client.Acquire(ctx, "k")
-				waits <- err
-			}()
-		}
-		time.Sleep(10 * time.Minute)
-		assert.Empty(t, waits, "a wait ended while the key was held")
-		s.On(lab.Acquire, lab.Fail(errDisconnected))
-		s.On(lab.Look, lab.Fail(errDisconnected))
-		asked, began := s.Count(lab.Acquire), time.Now()
-		for range cap(waits) {
-			err := <-waits
-			require.ErrorIs(t, err, mongolock.ErrDisconnected)
-			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		}
-		assert.LessOrEqual(t, time.Since(began), 3*time.Minute)
-		assert.LessOrEqual(t, s.Count(lab.Acquire)-asked, cap(waits))
-		_, err = client.Acquire(t.Context(), "k")
-		assert.ErrorIs(t, err, mongolock.ErrDisconnected, "a later Acquire")
-		require.NoError(t, lease.Release())
-		require.NoError(t, errors.Join(client.Close(), holder.Close()))
-	})
-}
-
 // A hungStore answers and applies no call while it hangs, and its feed is silent.
 type hungStore struct {
 	*lab.Store
@@ -265,49 +225,4 @@ func TestACallIsOverSoonAfterItsLimitWhateverHangs(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The removal of a record by hand is not announced, and the process's own waiter asked nothing
-// while it believed the lease to be live.
-func TestAWaiterNoticesWithinAMinuteThatItsOwnProcessesLeaseWasRemovedByHand(t *testing.T) {
-	for name, opts := range map[string][]mongolock.AcquireOption{
-		"without renewal":   {mongolock.TTL(24 * time.Hour), mongolock.NoRenewal()},
-		"seldom renewed":    {mongolock.TTL(24 * time.Hour)},
-		"renewed in a hour": {mongolock.TTL(3 * time.Hour)},
-		"often renewed":     {mongolock.TTL(time.Minute)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lab.Test(t, func(t *testing.T, b *lab.Store) {
-				c := newClient(t, b)
-				removed := acquire(t, c, "k", opts...)
-				wait := inBackground(t.Context(), c, "k")
-				time.Sleep(10 * time.Minute)
-				require.NoError(t, removed.Err())
-				b.Mem.Delete("k")
-				start := time.Now()
-				r := <-wait
-				require.NoError(t, r.err)
-				tookBetween(t, start, 0, time.Minute)
-				assert.ErrorIs(t, removed.Err(), mongolock.ErrLost, "ended before the next grant")
-				release(t, r.lease)
-			})
-		})
-	}
-}
-
-func TestAWaiterBehindItsOwnProcessesLeaseReadsOnceAMinute(t *testing.T) {
-	lab.Test(t, func(t *testing.T, b *lab.Store) {
-		c := newClient(t, b)
-		l := acquire(t, c, "k", mongolock.TTL(24*time.Hour), mongolock.NoRenewal())
-		for range 50 {
-			inBackground(t.Context(), c, "k", mongolock.MaxWait(20*time.Hour))
-		}
-		time.Sleep(time.Minute)
-		b.Reset()
-		time.Sleep(time.Hour)
-		assert.Equal(t, b.Count(), b.Count(lab.Look), "all calls are reads")
-		assert.LessOrEqual(t, b.Count(), 101, "and there are this many in an hour")
-		assert.NoError(t, l.Err())
-		assert.NoError(t, c.Close())
-	})
 }

@@ -73,37 +73,6 @@ func TestAWaiterIsHeardOfThatCameWhileTheFeedOpened(t *testing.T) {
 	})
 }
 
-func TestAWaiterThatCameBeforeTheGrantIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		c, first, second := newClient(t, s), newClient(t, s), newClient(t, s)
-		l := acquire(t, first, "k")
-		got := make(chan *mongolock.Lease)
-		go func() {
-			l, err := c.Acquire(t.Context(), "k", mongolock.Yielding())
-			assert.NoError(t, err)
-			got <- l
-		}()
-		synctest.Wait()
-		waitFor(t, second, "k")
-		require.NoError(t, l.Release())
-		assert.True(t, isWanted(<-got))
-	})
-}
-
-func TestWithoutYieldingARenewalTellsOfAWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		c, rival := newClient(t, s), newClient(t, s)
-		l := acquire(t, c, "k", mongolock.TTL(30*time.Second))
-		waitFor(t, rival, "k")
-		assert.False(t, isWanted(l), "nobody told it")
-		began := time.Now()
-		<-l.Wanted()
-		assert.LessOrEqual(t, time.Since(began), 10*time.Second)
-	})
-}
-
 func TestAWaiterOfTheSameClientIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memstore.New())
