@@ -635,7 +635,14 @@ func (s *script) shown() string {
 	return out.String()
 }
 
-func plain(err error) string { return strings.ReplaceAll(err.Error(), "mongolock: ", "") }
+// plain shows an error. One of MaxWait must not look as if a context of the caller's had ended.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "mongolock: ", "")
+	if errors.Is(err, ErrPatience) && errors.Is(err, context.DeadlineExceeded) {
+		text += ", which matches context.DeadlineExceeded"
+	}
+	return text
+}
 
 // short shows a duration to the millisecond.
 func short(d time.Duration) string { return d.Round(time.Millisecond).String() }
