@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/leasectx"
+	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 const (

@@ -183,7 +183,10 @@ const (
 
 // Step takes in an event that happened now.
 func (c *core) Step(now moment, e Event) *Ready {
-	c.now, c.ready = max(c.now, now), c.newReady()
+	c.now, c.ready = max(c.now, now), &Ready{}
+	if last := len(c.spare) - 1; last >= 0 {
+		c.ready, c.spare = c.spare[last], c.spare[:last]
+	}
 	c.ring()
 	switch e.Kind {
 	case Tick:
@@ -228,17 +231,6 @@ func (c *core) Step(now moment, e Event) *Ready {
 		c.ready.At = c.alarms.items[0].at
 	}
 	return c.ready
-}
-
-// newReady returns an empty Ready: one that was done with, if there is any.
-func (c *core) newReady() *Ready {
-	last := len(c.spare) - 1
-	if last < 0 {
-		return &Ready{}
-	}
-	r := c.spare[last]
-	c.spare = c.spare[:last]
-	return r
 }
 
 // doneWith takes a Ready back.

@@ -249,12 +249,6 @@ type (
 	}
 )
 
-func (o *holdOutside) close() {
-	if o.done != nil {
-		close(o.done)
-	}
-}
-
 // tellWanted closes the channel of Wanted.
 func (h *Hold) tellWanted() {
 	if h.outside.wanted == nil {

@@ -81,7 +81,10 @@ func (c *core) newHold(w *Caller, claim *store.Claim) *Hold {
 	if t.Yields {
 		claim.Yields, h.asked = c.address(), *c.asks(w.Key)
 	}
-	h.term.ttl, h.term.margin = t.TTL, c.config.MarginFor(t.TTL)
+	h.term.ttl, h.term.margin = t.TTL, c.config.Margin
+	if h.term.margin < 0 {
+		h.term.margin = min(maxMargin, t.TTL/10)
+	}
 	h.alarm.of, h.outside.engine, h.outside.values = h, w.outside.engine, w.outside.ctx
 	return h
 }
@@ -184,7 +187,9 @@ func (c *core) end(h *Hold, cause error) bool {
 	h.err = cause
 	c.set(&h.alarm, 0)
 	c.unplan(h)
-	h.outside.close()
+	if h.outside.done != nil {
+		close(h.outside.done)
+	}
 	c.ready.End = append(c.ready.End, h)
 	switch {
 	case !IsLoss(cause):
@@ -380,10 +385,10 @@ func (c *core) transferred(call *Call) {
 
 // keep returns how long the key must still stay taken, because of MinHold; 0 once that time is over.
 func (c *core) keep(h *Hold) time.Duration {
-	if h.unseen {
+	if h.unseen || c.now.Sub(h.granted) >= withDrift(h.Terms.MinHold) {
 		return 0
 	}
-	return keepFor(h.Terms.MinHold, h.granted, c.now)
+	return h.Terms.MinHold
 }
 
 // seldomRenewed reports whether a waiter reads the key now and then, to learn whether the store still has the

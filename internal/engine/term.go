@@ -113,12 +113,3 @@ func (t *term) pause(now moment) time.Duration {
 
 // withDrift is how long d, measured by the store's clock, may last by this process's.
 func withDrift(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
-
-// keepFor is how long a key must stay taken because of a MinHold of d, if it was granted at granted: d, or
-// 0 once that time is over.
-func keepFor(d time.Duration, granted, now moment) time.Duration {
-	if now.Sub(granted) >= withDrift(d) {
-		return 0
-	}
-	return d
-}

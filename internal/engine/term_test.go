@@ -112,10 +112,14 @@ func TestThePauseBetweenRenewalsThatFail(t *testing.T) {
 	assert.Equal(t, 5*time.Second, long.pause(at(0)))
 }
 
-func TestAKeyIsKeptForMinHoldByTheSlowerClock(t *testing.T) {
-	assert.Zero(t, keepFor(0, at(0), at(0)))
-	assert.Equal(t, time.Minute, keepFor(time.Minute, at(0), at(time.Minute)), "the store's clock may be slower")
-	assert.Zero(t, keepFor(time.Minute, at(0), at(withDrift(time.Minute))))
+func TestMinHoldKeepsAKeyForAsLongAsTheStoresClockMayTake(t *testing.T) {
+	keep := func(d time.Duration, now moment) time.Duration {
+		c := core{now: now}
+		return c.keep(&Hold{Terms: &Terms{MinHold: d}, granted: at(0)})
+	}
+	assert.Zero(t, keep(0, at(withDrift(0))))
+	assert.Equal(t, time.Minute, keep(time.Minute, at(time.Minute)), "the store's clock may be slower")
+	assert.Zero(t, keep(time.Minute, at(withDrift(time.Minute))))
 }
 
 func TestTheFirstLimitEndsALeaseAndSaysWhy(t *testing.T) {

@@ -41,15 +41,7 @@ type Config struct {
 	NewID     func() string // names an acquisition
 }
 
-const maxMargin = time.Second // of the default margin
-
-// MarginFor returns the margin of a lease with that TTL.
-func (c *Config) MarginFor(ttl time.Duration) time.Duration {
-	if c.Margin >= 0 {
-		return c.Margin
-	}
-	return min(maxMargin, ttl/10)
-}
+const maxMargin = time.Second // of the default margin, otherwise a tenth of the TTL
 
 // An Observer sees operations begin and end. The root package has those that users write.
 type Observer interface {

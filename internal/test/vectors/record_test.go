@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/internal/engine"
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
