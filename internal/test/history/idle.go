@@ -90,16 +90,18 @@ func (q *queue) idleLimit(w *waiter, from, end time.Duration) time.Duration {
 }
 
 // begun returns from when on one that could have the key since then waits for those before it: others that share
-// the key may run out meanwhile.
+// the key may run out meanwhile. Where that has to be seen, each learns it at a time of its own.
 func (q *queue) begun(w *waiter, from, end time.Duration) time.Duration {
-	var over []time.Duration
+	type span struct{ first, last time.Duration }
+	var over []span
 	for _, h := range q.holders {
-		over = append(over, q.seenOver(h, w.from))
+		last := q.seenOver(h, w.from)
+		over = append(over, span{min(h.over, last), last})
 	}
-	slices.Sort(over)
-	for _, at := range over {
-		if at > from && at <= from+q.idleLimit(w, from, end) {
-			from = at
+	slices.SortFunc(over, func(a, b span) int { return cmp.Compare(a.last, b.last) })
+	for _, known := range over {
+		if known.last > from && known.first <= from+q.idleLimit(w, from, end) {
+			from = known.last
 		}
 	}
 	return from

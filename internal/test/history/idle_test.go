@@ -105,6 +105,8 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"a permit is free, and late after it":        {idleKey{granted: 5700, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(permit), more: passed(3500)}, true},
 		"another permit runs out, in time":           {idleKey{granted: 6500, mode: third, place: "p3:three:3", first: "p3:one:1", holder: others(third), more: append(passed(3500), ending)}, false},
 		"another permit runs out, and late after it": {idleKey{granted: 6700, mode: third, place: "p3:three:3", first: "p3:one:1", holder: others(third), more: append(passed(3500), ending)}, true},
+		"another has to be seen over, in time":       {idleKey{granted: 36500, mode: third, place: "p3:three:3", first: "p3:one:1", holder: others(third), still: true, more: append(passed(3500), ending)}, false},
+		"another has to be seen over, and late":      {idleKey{granted: 37200, mode: third, place: "p3:three:3", first: "p3:one:1", holder: others(third), still: true, more: append(passed(3500), ending)}, true},
 		"behind a dead claim of fewer permits":       {idleKey{granted: 92000, mode: permit, place: "p2:three:3", first: "p1:one:1", holder: others(permit), more: passed(3500)}, false},
 		"and late after its place went stale":        {idleKey{granted: 93700, mode: permit, place: "p2:three:3", first: "p1:one:1", holder: others(permit), more: passed(3500)}, true},
 		"no permit is free":                          {idleKey{granted: 90000, mode: permit, place: "p2:three:3", first: "p2:one:1", holder: others(Mode{Shared: true, Limit: 2, Weight: 2}), more: passed(3500)}, false},
