@@ -107,6 +107,7 @@ type queue struct {
 	waiters []*waiter                // those that wait still, or will
 	idled   time.Duration            // until when it did, as was reported last
 	killed  map[int]time.Duration    // by client
+	lefts   map[bool]time.Duration   // when one last left that shared the key: permits, or not
 	streak  streak
 	found   []Violation
 }
@@ -166,7 +167,7 @@ func inLine(h *History) (found []Violation) {
 		resumes[e.Op] = resumes[e.Op] || e.Kind == Called && e.Note == Resumes
 	}
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, gaveUp: map[int]time.Duration{}, waits: waits[key], killed: killed, waiters: waiting(waits[key], polling)}
+		q := &queue{h: h, key: key, tol: h.Tolerance + 100*time.Millisecond, holders: map[string]holds{}, came: map[string]time.Duration{}, resumes: resumes, calls: calls, answers: answers, letGo: letGo, failed: failed, gaveUp: map[int]time.Duration{}, waits: waits[key], killed: killed, lefts: map[bool]time.Duration{}, waiters: waiting(waits[key], polling)}
 		for _, w := range writes[key] {
 			q.idles(w.at)
 			q.judge(w)
@@ -356,6 +357,9 @@ func (q *queue) stand(w *write, e Event, p *standing) {
 func (q *queue) apply(w *write) {
 	for _, e := range w.dropped {
 		q.freed, q.freer = w.at, w.client
+		if h := q.holders[e.ID]; h.mode.Shared {
+			q.lefts[h.mode.permits()] = w.at
+		}
 		delete(q.holders, e.ID)
 	}
 	for _, e := range w.left {

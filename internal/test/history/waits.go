@@ -72,6 +72,8 @@ func (q *queue) givenUp(p *standing, by *write) {
 	}
 	if at, over := q.answers[p.op]; over && at >= by.at && at < by.at+time.Second {
 		return // it fails: the key is in use in another mode
+	} else if over && at >= by.began-time.Second && p.mode.Shared && q.inOtherUse(p.mode, by.began-time.Second) {
+		return // its caller gave up before that; the next one stands there again
 	}
 	goesOn := false
 	for _, w := range q.waits[p.client] {
@@ -85,4 +87,17 @@ func (q *queue) givenUp(p *standing, by *write) {
 	if goesOn {
 		q.violation("place given up", by.at, "client %d leaves the line, and its caller goes on waiting", p.client)
 	}
+}
+
+// inOtherUse reports whether others have shared the key since then, in another mode than a sharer's.
+func (q *queue) inOtherUse(m Mode, since time.Duration) bool {
+	if left, was := q.lefts[!m.permits()]; was && left >= since {
+		return true
+	}
+	for _, h := range q.holders {
+		if h.mode.Shared && !compatible(h.mode, m) {
+			return true
+		}
+	}
+	return false
 }
