@@ -388,7 +388,10 @@ func (v *View) plan(s *store.Status, now moment) {
 		at = min(at, v.passAt())
 	case left > 0 && v.index > 0:
 		grace := v.grace(line[0])
-		if v.Place.Address() != "" { // the one before us, which polls, may have had the key by then: nobody tells us
+		switch {
+		case mustBeStill(s): // for its whole TTL since we looked: it may have been renewed since this look
+			grace = 0
+		case v.Place.Address() != "": // the one before us, which polls, may have had the key by then: nobody tells us
 			grace = min(grace, Grace)
 		}
 		at = min(at, now.Add(withDrift(left)+grace+v.behind()))
@@ -396,6 +399,11 @@ func (v *View) plan(s *store.Status, now moment) {
 		at = min(at, now.Add(withDrift(left)))
 	}
 	v.askAt = at
+}
+
+// mustBeStill reports whether a holder is over only when it has been seen still, because no clock can tell.
+func mustBeStill(s *store.Status) bool {
+	return slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return s.Live(h) && !h.KnownBy.IsZero() })
 }
 
 func writes(p store.Place) bool {

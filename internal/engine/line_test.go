@@ -24,9 +24,9 @@ import (
 //	offered                            -> ask offered
 //	in 4s                              -> pass a
 //
-// held is how long a holder has left, and 10s*3 one that has 3 permits; line who waits: x:name, s:name, p3:name, or a name for a
-// writer; name~100s was last seen that long ago, name@5s joined that much later than others, and
-// name- has no address.
+// held is how long a holder has left, and 10s*3 one that has 3 permits; still, for how long one that ran out has to
+// be seen still; line who waits: x:name, s:name, p3:name, or a name for a writer; name~100s was last seen that long
+// ago, name@5s joined that much later than others, and name- has no address.
 func TestLineScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/line/*.txt")
 	require.NoError(t, err)
@@ -145,6 +145,9 @@ func (s *lineScript) status(words []string) *store.Status {
 				n, _ := strconv.Atoi(weight)
 				st.Holders = append(st.Holders, store.Holder{ID: strconv.Itoa(i), Weight: n, Since: since, ExpireAt: at.Add(s.span(left))})
 			}
+		case "still":
+			st.Mode = store.Exclusive
+			st.Holders = append(st.Holders, store.Holder{ID: "still", Since: at.Add(-time.Minute), ExpireAt: at, KnownBy: at.Add(s.span(value))})
 		case "mode":
 			st.Mode = store.Mode(value)
 		case "used":
