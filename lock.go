@@ -18,7 +18,7 @@ import (
 // fail. Fakes for tests delegate to a client on memstore (see mongolocktest) or
 // return errors.
 type Locker interface {
-	// Acquire waits until the key is granted, ctx ends or MaxWait is over. Neither ctx
+	// Acquire waits until the key is granted, ctx ends or MaxWait is exceeded. Neither ctx
 	// nor MaxWait limits the lease. It is not re-entrant: under a context that a lease of the
 	// key made, as Do's, it does not wait, but returns ErrHeld.
 	Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
@@ -110,7 +110,7 @@ func newClient(s store.Store, conf config) *Client {
 }
 
 // Acquire waits until the key is granted. It gives up when ctx ends (with an error that matches
-// the context's and ErrHeld) or when MaxWait is over (ErrHeld). Neither limits the lease.
+// the context's and ErrHeld) or when MaxWait is exceeded (ErrHeld). Neither limits the lease.
 // Acquire is not re-entrant: a second Acquire of a key that this process holds waits until the
 // first is released. If its ctx is one that the lease of the key made, as for the function of Do,
 // it would wait for itself, and returns ErrHeld at once, unless both share the key. Waiters of one

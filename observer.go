@@ -45,7 +45,7 @@ const (
 	OutcomeGranted   = "granted"   // what was asked for was done
 	OutcomeReleased  = "released"  // the lease was released or detached by its holder
 	OutcomeHeld      = "held"      // others hold the key
-	OutcomeTimeout   = "timeout"   // a deadline or MaxWait was over
+	OutcomeTimeout   = "timeout"   // a deadline passed, or MaxWait was exceeded
 	OutcomeCancelled = "cancelled" // the caller's context was cancelled, or the client closed
 	OutcomeLost      = "lost"      // the lease ended, and its holder did not end it
 	OutcomeUnknown   = "unknown"   // the database may have done it; it is being cleaned up

@@ -75,7 +75,7 @@ func MaxStall(d time.Duration) Option {
 }
 
 // MaxWait makes Acquire give up with ErrHeld after waiting for d. The error is a
-// *HeldError with the holder seen last, and says "MaxWait is over". It matches no
+// *HeldError with the holder seen last, and says "MaxWait exceeded". It matches no
 // context's error, which tells it from a deadline of ctx. If the store has answered no
 // claim by then, the error does not match ErrHeld, because nothing is known of the key.
 // AcquireAll waits for d in all. By default only ctx ends the wait.
@@ -88,9 +88,9 @@ func NoRenewal() Option {
 	return option(func(t *terms) error { t.NoRenewal = true; return nil })
 }
 
-// Shared asks for the key as a reader. Any number of readers hold a key together, but never
-// beside a writer, which asks without this option. While a writer waits, no further readers
-// are let in.
+// Shared asks for the key as a reader. Any number of readers hold a key together, but
+// never together with a writer (a claim without Shared). While a writer waits, no further
+// readers are let in.
 func Shared() AcquireOption {
 	return acquireOption(func(t *terms) error { return share(t, store.Shared, 0) })
 }

@@ -143,7 +143,7 @@ func (l *handLock) remove(ctx context.Context) {
 	check(l.soft.FindOneAndDelete(ctx, l.filter(l.key, exclusive, bson.E{Key: "holders." + l.id, Value: bson.D{{Key: "$exists", Value: true}}})).Err())
 }
 
-// A handBulk has documents that byHand holds, and renews them as the keeper renews leases.
+// A handBulk has documents that byHand holds, and renews them as the engine renews leases.
 type handBulk struct {
 	byHand
 	keys, ids []string

@@ -51,8 +51,8 @@ func betweenProcesses(l *lab) []figure {
 	turns := raceOf(3, handOverTurns, wait, wait, wait, free, free, free, by("poll"))
 	waited, pair, polled := median(slices.Concat(turns[:3]...)), median(slices.Concat(turns[3:6]...)), turns.median(6)
 	return []figure{
-		{"handoff between processes", waited / pair, "%.2f ×", 1.4, atMost, "a free pair"},
-		{"the same by hand", byHand.ratio(1), "%.2f ×", 0, noTarget, "a free pair by hand: the server's share"},
+		{"handoff between processes", waited / pair, "%.2f ×", 1.4, atMost, "an uncontended pair"},
+		{"the same by hand", byHand.ratio(1), "%.2f ×", 0, noTarget, "an uncontended pair by hand: the server's share"},
 		{"handoff between processes", polled / waited, "%.1f × faster", 6, atLeast, "asking every 100 ms"},
 	}
 }

@@ -49,7 +49,7 @@ func (b bulks) round(leases int) (round []bulk) {
 	return round
 }
 
-// renewals compares a round of renewals, as the keeper sends it in bulks, with the same
+// renewals compares a round of renewals, as the engine sends it in bulks, with the same
 // bulks by hand, which are sent in the pauses. Both collections have the TTL index, because a
 // renewal moves an entry of it.
 func renewals(l *lab) []figure {

@@ -71,7 +71,7 @@ type part struct {
 }
 
 var parts = []part{
-	{"free pairs", true, pairs},
+	{"uncontended", true, pairs},
 	{"handoffs", true, handoffs},
 	{"a crowd on one key", false, crowd},
 	{"renewals", false, renewals},

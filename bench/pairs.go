@@ -41,10 +41,10 @@ func freePair(l *lab) []figure {
 			}
 		}))
 	return []figure{
-		{"free pair", turns.ratio(1), "%.2f ×", 1.10, atMost, "the same two commands by hand"},
-		{"free pair", turns.ratio(2), "%.2f ×", 1.25, atMost, "the barest pair of commands"},
+		{"uncontended pair", turns.ratio(1), "%.2f ×", 1.10, atMost, "the same two commands by hand"},
+		{"uncontended pair", turns.ratio(2), "%.2f ×", 1.25, atMost, "the barest pair of commands"},
 		{"the same two commands by hand", turns.median(1) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair: the server's share"},
-		{"`TryAcquire` of a held key", turns.median(3) / turns.median(0), "%.2f ×", 1, atMost, "a free pair"},
+		{"`TryAcquire` of a held key", turns.median(3) / turns.median(0), "%.2f ×", 1, atMost, "an uncontended pair"},
 	}
 }
 
@@ -68,7 +68,7 @@ func several(l *lab) []figure {
 	}
 }
 
-// kept compares a use of a key that is kept with a free pair, and measures how long another process waits
+// kept compares a use of a key that is kept with an uncontended pair, and measures how long another process waits
 // for a key that is kept and idle.
 func kept(l *lab) []figure {
 	client, _ := l.locks("kept")
@@ -92,7 +92,7 @@ func kept(l *lab) []figure {
 		return time.Since(start).Seconds()
 	})
 	return []figure{
-		{"a use of a key that is kept", turns.median(0) / each, "%.0f × faster", 100, atLeast, fmt.Sprintf("a free pair; %.1f µs", 1e6*each)},
-		{"Acquire of a key that another process keeps", waited.median(0) / turns.median(0), "%.2f ×", 0, noTarget, "a free pair"},
+		{"a use of a key that is kept", turns.median(0) / each, "%.0f × faster", 100, atLeast, fmt.Sprintf("an uncontended pair; %.1f µs", 1e6*each)},
+		{"Acquire of a key that another process keeps", waited.median(0) / turns.median(0), "%.2f ×", 0, noTarget, "an uncontended pair"},
 	}
 }

@@ -14,7 +14,7 @@ import (
 //
 // The files of the core are key.go (who waits here, and whose turn it is), line.go (our view of the line of
 // other processes), news.go (what is heard of keys, and whom to tell), hold.go and term.go (one acquisition),
-// renew.go and owed.go.
+// renew.go, owed.go and health.go (whether the store answers).
 type core struct {
 	config *Config
 	now    moment // of this step
@@ -70,7 +70,7 @@ const (
 	Want                      // a caller asks for a key
 	GiveUp                    // its context ended
 	Release                   // a holder gives its lease back
-	End                       // he is about to
+	End                       // it is about to
 	Renew                     // a holder wants its lease renewed now
 	Detach                    // a lease goes on elsewhere
 	Answered                  // a call of the store is over

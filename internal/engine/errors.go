@@ -22,7 +22,7 @@ var (
 	ErrNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
 	ErrGone       = fmt.Errorf("%w: no longer in the store", ErrLost)
 
-	ErrPatience  = errors.New("MaxWait is over")
+	ErrPatience  = errors.New("MaxWait exceeded")
 	ErrUnsettled = errors.New("an earlier claim of this client is not settled yet")
 
 	errLate = errors.New("granted too late to be of use")
@@ -40,15 +40,15 @@ type undelivered struct{ err error }
 func (u *undelivered) Error() string   { return u.err.Error() + ", being given back" }
 func (u *undelivered) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 
-// A CallerGone says why a caller left without an answer: its context or MaxWait was over, or the client was
+// A CallerGone says why a caller left without an answer: its context ended, MaxWait was exceeded, or the client was
 // closed.
-type CallerGone struct{ Err error }
+type CallerGone struct{ Err error } //nolint:errname // engine.CallerGone says it
 
 func (g *CallerGone) Error() string { return g.Err.Error() }
 func (g *CallerGone) Unwrap() error { return g.Err }
 
 // A Fault is a store's error, wrapped once. It adds the operation, the key and whether the outcome is known.
-type Fault struct {
+type Fault struct { //nolint:errname // the word of the pages
 	Op, Key string
 	Err     error
 	Unknown bool // the store may have done what was asked, or may still do it

@@ -292,7 +292,7 @@ func (c *core) released(call *Call) {
 	switch {
 	case inDoubt: // this attempt, or one before it, may have been applied: it is not known who waits now
 		c.freed(h.Ref.Key)
-	case c.now.Sub(call.toldAt) > earlyNoticeValid: // whoever was told may ask no more
+	case c.now.Sub(call.toldAt) > earlyNoticeValid: // the waiters that were told may ask no more
 		c.tell(c.nowOffered(h, e))
 	default:
 		c.tell(unsent(c.nowOffered(h, e), told))

@@ -414,7 +414,8 @@ func writes(p store.Place) bool {
 // reserves reports whether a place keeps sharers out that would not have to wait.
 func reserves(p store.Place) bool { return writes(p) || p.Weight() > 1 }
 
-// isTurn reports whether a claim makes sense by what is seen, which passes those not seen since then; zero: nobody.
+// isTurn reports whether the last look says that a claim could succeed, which passes those not seen since then;
+// zero: nobody.
 func (v *View) isTurn(s *store.Status, unseen time.Time) bool {
 	return open(s, &store.Claim{Ref: store.Ref{Mode: v.Mode}, Limit: v.Limit, Weight: v.Place.Weight(), Place: v.Place, Unseen: unseen})
 }
@@ -458,7 +459,7 @@ func (v *View) opens(s *store.Status) time.Duration {
 	return s.Left()
 }
 
-// open reports whether a claim makes sense, given a status: the key's holders admit it, and it is
+// open reports whether a status says that a claim could succeed: the key's holders admit it, and it is
 // its turn.
 func open(s *store.Status, c *store.Claim) bool {
 	if !s.Turn(c) {

@@ -328,8 +328,8 @@ func (c *core) notified(call *Call) {
 	}
 }
 
-// freed tells waiters that a key may be free, of which no line is known: this client's, and those of other
-// processes.
+// freed tells waiters, this client's and those of other processes, that a key may be free. Who waits elsewhere is
+// unknown, and read first.
 func (c *core) freed(name string) {
 	c.askFor([]string{name})
 	if c.announces() {
@@ -346,7 +346,7 @@ func (c *core) tellOf(s *store.Status) {
 }
 
 // announceEarly announces a release while the command that frees the key is under way, if others are in line:
-// that saves the first of them a round trip. It returns whom it told. Whoever asks too early asks again
+// that saves the first of them a round trip. It returns whom it told. A waiter that claims too early retries
 // (View.Refused).
 func (c *core) announceEarly(h *Hold) (told []store.Notice) {
 	waiting := c.whoWaits(h)
@@ -500,7 +500,7 @@ func unsent(all, sent []store.Notice) (rest []store.Notice) {
 }
 
 // Wanted returns the notices that tell the holders of a key that somebody waits for it, if they asked to be
-// told. Whoever tells them is in line, and is offered the key.
+// told. The waiter that tells them is in line, and is offered the key.
 func Wanted(s *store.Status) (all []store.Notice) {
 	for _, h := range s.Holders {
 		if h.Yields != "" && s.Live(h) {

@@ -138,7 +138,7 @@ func (c *core) giveUpPlace(name string, p store.Place, seen bool) {
 	c.put(&debt{kind: toLeave, key: name, place: p, seen: seen, until: until, next: c.now})
 }
 
-// unusedOffer gives up a place that was offered the key, and with which nobody waits. Whoever leaves a line tells
+// unusedOffer gives up a place that was offered the key, and with which nobody waits. A process that leaves a line tells
 // its first place. If each such notice took that out once more, and told the next once more, there would be
 // more notices with every waiter that leaves.
 func (c *core) unusedOffer(name string, p store.Place) {

@@ -243,7 +243,7 @@ func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 	}
 	reading, stop := context.WithCancelCause(ctx)
 	defer func() {
-		if ctx.Err() == nil && context.Cause(reading) == errOld { //nolint:errorlint // the very cause
+		if ctx.Err() == nil && context.Cause(reading) == errOld { //nolint:errorlint // the exact sentinel, not wrapped
 			err = errOld
 		}
 		stop(nil)

@@ -142,7 +142,7 @@ func TestMaxWaitHoldsWhileAnEarlierClaimIsCleanedUp(t *testing.T) {
 		assert.Equal(t, wait, time.Since(start))
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context goes on")
-		assert.ErrorContains(t, err, "MaxWait is over")
+		assert.ErrorContains(t, err, "MaxWait exceeded")
 		assert.Equal(t, mongolock.OutcomeTimeout, mongolock.OutcomeOf(err))
 		start = time.Now()
 		_, err = mongolock.AcquireAll(t.Context(), c, []string{key(0), "other"}, mongolock.MaxWait(wait))

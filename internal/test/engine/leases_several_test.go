@@ -223,7 +223,7 @@ func TestAFaultOfOneOfSeveralClaimsLeavesNothing(t *testing.T) {
 }
 
 func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
-	for what, opts := range map[string][]mongolock.AcquireOption{"its context ends": nil, "MaxWait is over": {mongolock.MaxWait(time.Second)}} {
+	for what, opts := range map[string][]mongolock.AcquireOption{"its context ends": nil, "MaxWait exceeded": {mongolock.MaxWait(time.Second)}} {
 		t.Run(what, func(t *testing.T) {
 			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				s.On(lab.Acquire, lab.Slow(0, 1800*time.Millisecond))
@@ -248,7 +248,7 @@ func TestACallerThatLeavesWhileSeveralKeysAreTriedLeavesNothing(t *testing.T) {
 
 // What the attempts at the keys have shown is known, even if the store does not answer again in time.
 func TestAnAcquireAllThatGivesUpSaysThatAKeyIsHeld(t *testing.T) {
-	for what, opts := range map[string][]mongolock.AcquireOption{"MaxWait is over": {mongolock.MaxWait(3 * linkTrip / 2)}, "its context ends": nil} {
+	for what, opts := range map[string][]mongolock.AcquireOption{"MaxWait exceeded": {mongolock.MaxWait(3 * linkTrip / 2)}, "its context ends": nil} {
 		t.Run(what, func(t *testing.T) {
 			lab.Test(t, func(t *testing.T, s *lab.Store) {
 				acquire(t, newClient(t, s.Mem), "b")
