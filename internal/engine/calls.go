@@ -27,25 +27,25 @@ func (e *Engine) perform(call *Call) {
 		e.release(call)
 		return
 	case Undo:
-		ctx := e.within(call, context.Background())
+		ctx := e.within(context.Background(), call)
 		call.Settled, call.Err = e.store.Undo(ctx, call.Ref, call.From)
 	case Leave:
-		ctx := e.within(call, context.Background())
+		ctx := e.within(context.Background(), call)
 		var s store.Status
 		s, call.Err = e.store.Leave(ctx, call.Ref.Key, call.Place)
 		call.Seen = []store.Status{s}
 	case Look:
-		ctx := e.within(call, context.Background())
+		ctx := e.within(context.Background(), call)
 		call.Seen, call.Err = e.store.Look(ctx, call.Keys)
 	case Notify:
-		ctx := e.within(call, context.Background())
+		ctx := e.within(context.Background(), call)
 		call.Err = e.feed.Notify(ctx, call.All...)
 	}
 	e.answered(call)
 }
 
 // within makes the context of a call, with the values of another one.
-func (e *Engine) within(call *Call, values context.Context) context.Context {
+func (e *Engine) within(values context.Context, call *Call) context.Context {
 	call.outside.ctx, call.outside.cancel = e.background.Within(values, call.Until.Sub(call.Sent))
 	return call.outside.ctx
 }
@@ -74,7 +74,7 @@ func (e *Engine) transfer(call *Call) {
 		if call.outside.cancel != nil {
 			call.outside.cancel()
 		}
-		e.within(call, values)
+		e.within(values, call)
 	}
 	call.Grant, call.Err = e.store.Transfer(call.outside.ctx, call.Ref, call.Claim)
 	e.granted(call)
@@ -94,7 +94,7 @@ func (e *Engine) release(call *Call) {
 	if h.outside.released == nil {
 		values, h.outside.released = e.Observe(values, OpRelease, h.Ref.Key, h.Terms)
 	}
-	ctx := e.within(call, values)
+	ctx := e.within(values, call)
 	call.Ended, call.Err = e.store.Release(ctx, call.Ending)
 	call.outside.cancel()
 	ready := e.decide(Event{Kind: Answered, Call: call})
@@ -125,7 +125,7 @@ func (e *Engine) renew(call *Call) {
 	for i, h := range call.Batch {
 		request[i] = store.Renewal{Ref: h.Ref, TTL: h.Terms.TTL}
 	}
-	call.Answers = e.store.Renew(e.within(call, values), request)
+	call.Answers = e.store.Renew(e.within(values, call), request)
 	call.outside.cancel()
 	ready := e.decide(Event{Kind: Answered, Call: call})
 	if e.config.Observer != nil {

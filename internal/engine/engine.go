@@ -119,7 +119,7 @@ func (e *Engine) decide(event Event) *Ready {
 	}
 	for _, call := range ready.Calls {
 		if call.by != nil { // it may be cut off from now on
-			e.within(call, call.by.outside.ctx)
+			e.within(call.by.outside.ctx, call)
 		}
 	}
 	if ready.At != 0 && (e.rings == 0 || ready.At < e.rings) {

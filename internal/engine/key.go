@@ -473,7 +473,7 @@ func (c *core) claimed(call *Call) {
 	}
 }
 
-// begins begins the lease that a claim or a handoff was granted. An error says that there is none.
+// begins makes the lease that a claim or a handoff was granted. An error says that there is none.
 func (c *core) begins(call *Call) (err error) {
 	defer func() { call.result = err }()
 	h := call.hold

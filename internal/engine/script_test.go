@@ -737,7 +737,7 @@ func (s *script) granted(call *Call, text string) {
 	call.Grant = store.Grant{Token: s.tokens, Left: cmp.Or(left, call.Claim.TTL), Since: since, Line: line}
 }
 
-// renews renews some of a bulk and not others: "renews all but ann".
+// renews answers a bulk, some of which are renewed and others not: "renews all but ann".
 func (s *script) renews(call *Call, text string) bool {
 	names, found := strings.CutPrefix(text, "renews all but ")
 	names, gone := strings.CutSuffix(names, ", which is gone")

@@ -141,18 +141,6 @@ func TestAWaiterThatWasToldTooEarlyByAHolderItHadNotSeenSoonLooksAgain(t *testin
 	}
 }
 
-func slowHandOver(t *testing.T, late time.Duration, lose bool) (took time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRivalry(t)
-		r.handOver(t, nil)
-		r.near.late.Store(int64(late))
-		r.near.lose.Store(lose)
-		took, _ = r.handOver(t, nil)
-		r.near.lose.Store(false)
-	})
-	return took
-}
-
 // A cursor that is opened after the notice and before the release hears neither. The key is
 // read when both are over: the empty notice stands for the opening.
 func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
