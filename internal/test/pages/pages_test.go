@@ -182,11 +182,12 @@ func TestEveryLogLineOfTheReferenceIsWrittenByTheCode(t *testing.T) {
 	}
 	for _, l := range lines {
 		level := strings.ToUpper(l[1][:1]) + l[1][1:]
-		call := level + "("
+		calls := []string{level + "(", "say(" + level + ", "} // of a logger, and of the engine's core
 		if strings.Contains(level, ",") {
-			call = "level, " // which the code decides
+			calls = []string{"level, "} // which the code decides
 		}
-		if !strings.Contains(code.String(), call+`"`+l[2]+`"`) { // assert.Contains would print all of it
+		logged := func(call string) bool { return strings.Contains(code.String(), call+`"`+l[2]+`"`) }
+		if !slices.ContainsFunc(calls, logged) { // assert.Contains would print all of it
 			t.Errorf("no code logs the %s line %q", l[1], l[2])
 		}
 	}
