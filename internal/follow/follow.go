@@ -91,12 +91,14 @@ func New(base context.Context, feed store.Feed, of store.Audience, heard func(st
 	return f
 }
 
-// Join says that one more waiter needs the feed, until it calls Leave.
+// Join says that one more waiter needs the feed, until it calls Leave. The Leave may come before its Join, as the two
+// may be called by different goroutines.
 func (f *Follower) Join() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiters++
-	f.begin()
+	if f.waiters++; f.waiters > 0 {
+		f.begin()
+	}
 }
 
 // Leave takes a Join back.

@@ -536,3 +536,19 @@ func TestAFeedWhoseReaderLeavesIsNotOpenedAgain(t *testing.T) {
 		assert.False(t, f.isOpen())
 	})
 }
+
+// The two are called by different goroutines, and the one that leaves may be quicker.
+func TestALeaveBeforeItsJoinOpensNoFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := &feed{watch: steady}, &log{}
+		follower := follow.New(t.Context(), f, audience, l.heard, l.lost)
+		defer follower.Close()
+		follower.Leave()
+		follower.Join()
+		time.Sleep(time.Minute)
+		assert.False(t, f.isOpen())
+		follower.Join()
+		synctest.Wait()
+		assert.True(t, f.isOpen())
+	})
+}
