@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
@@ -111,5 +112,9 @@ func (t *term) pause(now moment) time.Duration {
 	return min(t.ttl/20, 5*time.Second, max(t.trusted().Sub(now)/3, t.ttl/100))
 }
 
-// withDrift is how long d, measured by the store's clock, may last by this process's.
-func withDrift(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
+// withDrift is how long d, measured by the store's clock, may last by this process's. A record that was written by hand
+// may have an end that is further away than a Duration counts.
+func withDrift(d time.Duration) time.Duration {
+	d = min(d, math.MaxInt64/2)
+	return d + d/1000 + time.Millisecond
+}

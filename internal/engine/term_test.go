@@ -122,6 +122,11 @@ func TestMinHoldKeepsAKeyForAsLongAsTheStoresClockMayTake(t *testing.T) {
 	assert.Zero(t, keep(time.Minute, at(withDrift(time.Minute))))
 }
 
+func TestAnEndThatIsFurtherAwayThanADurationCountsIsFarAway(t *testing.T) {
+	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC).Sub(time.Now()) // as of a record that was written by hand
+	assert.Greater(t, at(time.Hour).Add(withDrift(far)+GracePolled+slotsMost), at(100*365*24*time.Hour))
+}
+
 func TestTheFirstLimitEndsALeaseAndSaysWhy(t *testing.T) {
 	const second, minute = moment(time.Second), moment(time.Minute)
 	for _, c := range []struct {
