@@ -301,9 +301,9 @@ func (c *core) feedLost(e Event) {
 }
 
 // announces reports whether other processes are told of keys that are freed. They are if this one does not
-// listen, too, as others may.
+// listen, too, as others may; but nothing is sent once the client is closed, as by a release that comes then.
 func (c *core) announces() bool {
-	return c.config.Announces && (c.quietUntil == 0 || c.now >= c.quietUntil)
+	return c.config.Announces && !c.cut && (c.quietUntil == 0 || c.now >= c.quietUntil)
 }
 
 // tell sends notices.

@@ -256,3 +256,17 @@ func TestCloseTakesTheMarginAndFiveSecondsThoughTheFeedIsSlowToEnd(t *testing.T)
 		assert.ErrorIs(t, (<-waits).err, mongolock.ErrClosed)
 	})
 }
+
+// The lease was left to run out. The release may be sent, on a context that has ended.
+func TestAReleaseAfterCloseTellsNobody(t *testing.T) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
+		client := newClient(t, s)
+		lease := acquire(t, client, "k")
+		s.On(lab.Release, lab.Fail(errNet))
+		require.Error(t, client.Close())
+		s.Reset()
+		require.Error(t, lease.Release())
+		time.Sleep(time.Minute)
+		assert.Equal(t, s.Count(lab.Release), s.Count(), s.Counts())
+	})
+}
