@@ -247,12 +247,14 @@ func (c *core) poke(q *key) {
 
 func (q *key) ring(c *core) { c.poke(q) }
 
-// look makes the head ask for the key.
+// look makes the head ask for the key. One that wants alone what this client shares only decides again: the key cannot
+// be free for it, but it may have a place to keep.
 func (c *core) look(q *key) {
-	if q.head != nil && (q.sharers == 0 || q.head.Terms.shares()) { // otherwise the key cannot be free for it
-		q.view.look = true
-		c.poke(q)
+	if q.head == nil {
+		return
 	}
+	q.view.look = q.view.look || q.sharers == 0 || q.head.Terms.shares()
+	c.poke(q)
 }
 
 // join puts a caller at the end of the key's queue.

@@ -126,6 +126,26 @@ func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	}
 }
 
+// Its client cannot be granted the key, which it shares itself, but another one could before it.
+func TestAWriterBesideAReaderOfItsOwnClientKeepsItsPlaceAfterAFault(t *testing.T) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
+		client := newClient(t, s)
+		reader := acquire(t, client, "k", mongolock.Shared())
+		writer := inBackground(t.Context(), client, "k", mongolock.MaxWait(10*time.Minute))
+		time.Sleep(time.Second)
+		s.On(lab.Acquire, lab.LoseReply(errNet))
+		time.Sleep(10 * time.Second) // it has claimed the key once more
+		s.On(lab.Acquire, nil)
+		for range 10 {
+			time.Sleep(12 * time.Second)
+			_, err := newClient(t, s.Mem).TryAcquire(t.Context(), "k", mongolock.Shared())
+			assert.ErrorIs(t, err, mongolock.ErrHeld, "a reader that comes later")
+		}
+		release(t, reader)
+		assert.NoError(t, (<-writer).err)
+	})
+}
+
 func TestAReaderWhoseWriterWasServedAndRanOutDoesNotWaitForTheEndOfItsPlace(t *testing.T) {
 	for name, late := range map[string]time.Duration{
 		"served at once":                         time.Millisecond,
