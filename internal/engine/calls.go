@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -64,11 +65,9 @@ func (e *Engine) granted(call *Call) {
 
 // transfer hands a lease over to a caller of this process, or resumes one.
 func (e *Engine) transfer(call *Call) {
-	end := func(Outcome) {}
-	if from := call.from; from != nil {
-		if from.outside.released == nil {
-			_, from.outside.released = e.Observe(from.outside.values, OpRelease, from.Ref.Key, from.Terms)
-		}
+	from, end, released := call.from, func(Outcome) {}, func(Outcome) {}
+	if from != nil {
+		_, released = e.Observe(from.outside.values, OpRelease, from.Ref.Key, from.Terms)
 		var values context.Context
 		values, end = e.Observe(call.by.outside.ctx, OpTransfer, call.hold.Ref.Key, call.hold.Terms)
 		if call.outside.cancel != nil {
@@ -80,37 +79,39 @@ func (e *Engine) transfer(call *Call) {
 	e.granted(call)
 	call.outside.cancel()
 	ready := e.decide(Event{Kind: Answered, Call: call})
-	end(Outcome{Err: call.result, Token: call.Grant.Token, Count: 1})
-	if call.from != nil {
-		e.attempted(call.from)
+	goesOn := from != nil && slices.ContainsFunc(slices.Concat(ready.Calls, []*Call{ready.Inline}), func(next *Call) bool {
+		return next != nil && next.Kind == ReleaseOne && next.hold == from
+	})
+	if goesOn { // with a release, which begins below
+		from.outside.released = released
 	}
-	e.act(ready)
+	e.act(ready, func() {
+		end(Outcome{Err: call.result, Token: call.Grant.Token, Count: 1})
+		if from != nil && !goesOn {
+			e.attempted(from, released)
+		}
+	})
 }
 
 // release makes an attempt to give a hold back.
 func (e *Engine) release(call *Call) {
 	h := call.hold
-	values := h.outside.values
-	if h.outside.released == nil {
-		values, h.outside.released = e.Observe(values, OpRelease, h.Ref.Key, h.Terms)
+	values, end := h.outside.values, h.outside.released
+	if h.outside.released = nil; end == nil {
+		values, end = e.Observe(values, OpRelease, h.Ref.Key, h.Terms)
 	}
 	ctx := e.within(values, call)
 	call.Ended, call.Err = e.store.Release(ctx, call.Ending)
 	call.outside.cancel()
-	ready := e.decide(Event{Kind: Answered, Call: call})
-	e.attempted(h)
-	e.act(ready)
+	e.act(e.decide(Event{Kind: Answered, Call: call}), func() { e.attempted(h, end) })
 }
 
 // attempted tells the observer of the end of an attempt to give a hold back.
-func (e *Engine) attempted(h *Hold) {
+func (e *Engine) attempted(h *Hold, end func(Outcome)) {
 	e.mu.Lock()
-	over, err := h.state != underWay, h.late
+	err := h.late
 	e.mu.Unlock()
-	if end := h.outside.released; over && end != nil {
-		h.outside.released = nil
-		end(Outcome{Err: err, Token: h.Token, Count: 1})
-	}
+	end(Outcome{Err: err, Token: h.Token, Count: 1})
 }
 
 // renew sends a renewal.

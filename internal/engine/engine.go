@@ -153,8 +153,9 @@ func (e *Engine) tick() {
 	})
 }
 
-// act does what a step has come to.
-func (e *Engine) act(ready *Ready) {
+// act does what a step has come to: first what others wait for, as a step may end any lease and begin any call. Observers
+// and loggers, and what is told beside, may take their time.
+func (e *Engine) act(ready *Ready, beside ...func()) {
 	if ready.Listen != 0 {
 		e.listen(ready.Listen)
 	}
@@ -176,7 +177,10 @@ func (e *Engine) act(ready *Ready) {
 	for _, call := range ready.Calls {
 		e.background.Run(func() { e.perform(call) })
 	}
-	for _, h := range ready.End { // observers and loggers may take their time
+	for _, tell := range beside {
+		tell()
+	}
+	for _, h := range ready.End {
 		e.ended(h)
 	}
 	for _, m := range ready.Say {
@@ -235,7 +239,7 @@ type (
 		engine   *Engine
 		values   context.Context // of the call that asked for it: for its values, not for its end
 		end      func(Outcome)   // tells the observer of its end; nil: it was never held
-		released func(Outcome)   // tells it of the attempt to give it back that is under way
+		released func(Outcome)   // tells it of the attempt to give it back that goes on after a handoff that was not applied
 		done     chan struct{}   // made at the first call of Done
 		wanted   chan struct{}   // made at the first call of Wanted
 		contexts *leasectx.Tether

@@ -148,6 +148,33 @@ func (r *transcript) Begin(ctx context.Context, of mongolock.Operation) (context
 	return ctx, func(out mongolock.Outcome) { r.add("%s: %v, %+v", of.Op, out.Err, out) }
 }
 
+// The end of one lease, and the answer to the release of another, are one step.
+func TestAnObserverOfAReleaseThatHangsPutsOffNoEndAtThatMoment(t *testing.T) {
+	lab.Test(t, func(t *testing.T, s *lab.Store) {
+		h := &hanging{op: mongolock.OpRelease, until: make(chan struct{})}
+		client := newClient(t, s, mongolock.WithObserver(h), mongolock.TTL(10*time.Second))
+		for range 20 { // which of the two is first is up to the scheduler
+			ends := acquire(t, client, "ends", mongolock.NoRenewal())
+			ctx := ends.Context(t.Context())
+			s.On(lab.Release, lab.Slow(0, time.Second))
+			var users sync.WaitGroup
+			for _, key := range []string{"blocked 1", "blocked 2", "blocked 3"} {
+				lease := acquire(t, client, key)
+				time.AfterFunc(8*time.Second, func() { users.Go(func() { _ = lease.Release() }) }) // answered at the deadline
+			}
+			time.Sleep(9 * time.Second)
+			assert.True(t, isOver(ends.Done()))
+			assert.True(t, isOver(ctx.Done()), "its context goes on")
+			close(h.until)
+			users.Wait()
+			h.until = make(chan struct{})
+			s.On(lab.Release, nil)
+			_ = ends.Release()
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestAnObserverIsNotShownTheIDsOfAcquisitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, seen := lab.New(memstore.New()), &transcript{}

@@ -16,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
@@ -44,6 +45,27 @@ func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
 		assert.Equal(t, 1, b.Count(lab.Release), "commands")
 		mustBeFree(t, b, "k")
 	})
+}
+
+// Under the race detector: each attempt, and what the observer is told of it, is over before the next begins.
+func TestReleasesThatFailAtOnceDoNotDisturbEachOther(t *testing.T) {
+	s := lab.New(memstore.New())
+	client := newClient(t, s)
+	for range 100 {
+		lease := acquire(t, client, "k")
+		s.On(lab.Release, lab.Fail(errNet))
+		var users sync.WaitGroup
+		for range 4 {
+			users.Go(func() {
+				for range 4 {
+					_ = lease.Release()
+				}
+			})
+		}
+		users.Wait()
+		s.On(lab.Release, nil)
+		release(t, lease)
+	}
 }
 
 func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T) {
