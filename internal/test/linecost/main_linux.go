@@ -12,6 +12,11 @@
 // crash: two processes take the key in a loop, a third does so too and is killed with -9, and
 // started again, every so often. How many grants are there in 15 s, and how long was the key idle?
 // -every 0 kills nobody.
+//
+//	bin/linecost -dir DIR -for 1m crowd 32 100 300
+//
+// crowd: so many processes take the key in a loop. How alike are their shares (Jain's index), and how long was the
+// longest wait, in median waits?
 package main
 
 import (
@@ -43,9 +48,9 @@ var (
 	dir    = flag.String("dir", "", "keep the locks in files of this directory; otherwise on MONGODB_URI")
 	coll   = flag.String("coll", "", "the collection")
 	every  = flag.Duration("every", 500*time.Millisecond, "crash: kill the third process so often; 0: never")
-	length = flag.Duration("for", 15*time.Second, "crash: for so long")
-	hold   = flag.Duration("hold", 2*time.Millisecond, "crash: how long a lease is used")
-	ttl    = flag.Duration("ttl", 700*time.Millisecond, "crash: the TTL")
+	length = flag.Duration("for", 15*time.Second, "crash, crowd: for so long")
+	hold   = flag.Duration("hold", 2*time.Millisecond, "crash, crowd: how long a lease is used")
+	ttl    = flag.Duration("ttl", 700*time.Millisecond, "crash, crowd: the TTL")
 	long   = flag.Duration("held", time.Second, "dead: how long the holder goes on when all are in line")
 	gone   = flag.Bool("gone", false, "dead: the holder's process closes its client after the release")
 	again  = flag.Bool("again", false, "dead: the holder takes its place in line again after the release")
@@ -88,6 +93,12 @@ func main() {
 		}
 	case "crash":
 		crash()
+	case "crowd":
+		for _, n := range flag.Args()[1:] {
+			n, err := strconv.Atoi(n)
+			check(err)
+			crowd(n)
+		}
 	case "wait":
 		fmt.Fprintln(os.Stdout, "up")
 		_, err := client().Acquire(context.Background(), flag.Arg(1))
@@ -108,7 +119,7 @@ func main() {
 			_ = l.Release()
 		}
 	default:
-		log.Fatal("dead or crash?")
+		log.Fatal("dead, crash or crowd?")
 	}
 }
 
@@ -253,4 +264,44 @@ func crash() {
 	}
 	fmt.Fprintf(os.Stdout, "every %v, %d kills: %d grants in %v (%d, %d, victims %d); longest idle %v, %d gaps over 100 ms\n",
 		*every, kills, len(times), stop.Sub(begin).Round(time.Millisecond), each[0], each[1], each[2], idle.Round(time.Millisecond), over)
+}
+
+func crowd(n int) {
+	if *dir != "" {
+		*dir = filepath.Join(*dir, fmt.Sprint(os.Getpid(), "of", n))
+	} else {
+		*coll = fmt.Sprint("crowd", os.Getpid(), "of", n)
+	}
+	var all []*child
+	for range n {
+		all = append(all, start("loop"))
+	}
+	for _, c := range all {
+		<-c.up
+	}
+	time.Sleep(5 * time.Second) // until all stand in line
+	begin := time.Now()
+	time.Sleep(*length)
+	stop := time.Now()
+	for _, c := range all {
+		c.kill()
+	}
+	var waits []time.Duration
+	var sum, squares float64
+	for _, c := range all {
+		grants, last := 0, begin
+		for _, at := range append(c.in, stop) {
+			if at.Before(begin) || at.After(stop) {
+				continue
+			}
+			waits = append(waits, at.Sub(last))
+			last, grants = at, grants+1
+		}
+		grants-- // the end
+		sum, squares = sum+float64(grants), squares+float64(grants*grants)
+	}
+	slices.Sort(waits)
+	median, longest := waits[len(waits)/2], waits[len(waits)-1]
+	fmt.Fprintf(os.Stdout, "%3d: %.0f grants in %v; Jain's index %.3f; median wait %v, longest %v: %.1f of them\n",
+		n, sum, stop.Sub(begin).Round(time.Millisecond), sum*sum/(float64(n)*squares), median.Round(time.Millisecond), longest.Round(time.Millisecond), float64(longest)/float64(median))
 }
