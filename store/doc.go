@@ -4,7 +4,8 @@
 //	client, err := mongolock.NewWithStore(mystore.New())
 //
 // A Store does one atomic step per call and returns. Timers, retries, queues and goroutines belong
-// to the engine. Package storetest proves an implementation, and package memstore is the reference.
+// to the engine. Package record has the rules of a key for a store that changes a key's record as a
+// whole (docs/internals/stores.md), and package storetest proves an implementation.
 // A store that is also a [Feed] tells waiters that a key is free; that is optional. A wrapper's feed
 // is found by its method Unwrap() store.Store.
 //

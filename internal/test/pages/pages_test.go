@@ -197,7 +197,7 @@ func TestEveryLogLineOfTheReferenceIsWrittenByTheCode(t *testing.T) {
 // a change from another library.
 func TestThePagesShowExamplesThatRun(t *testing.T) {
 	all, examples := pages(t), exampleSources(t)
-	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md", "adapters/gocron/README.md", "adapters/cron/README.md", "adapters/webdav/README.md", "adapters/tus/README.md"} {
+	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md", "docs/internals/stores.md", "adapters/gocron/README.md", "adapters/cron/README.md", "adapters/webdav/README.md", "adapters/tus/README.md"} {
 		blocks := shownCode(all[page])
 		require.NotEmpty(t, blocks, "Go code in %s", page)
 		for _, block := range blocks {
@@ -368,7 +368,7 @@ func TestTheGuideListsEveryOption(t *testing.T) {
 func exampleSources(t *testing.T) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "adapters/*/example*_test.go", "examples/*/*.go"} {
+	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "store/*/example*_test.go", "adapters/*/example*_test.go", "examples/*/*.go"} {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
