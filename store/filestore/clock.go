@@ -17,41 +17,40 @@ type timepiece struct {
 	wall func() time.Time
 }
 
-// now returns the present by a record's time. It reports whether it moved the record's dates to
-// the time of this boot. Such a record must be written, or the next call moves them again.
-func (t timepiece) now(rec *record) (now time.Time, moved bool) {
+// tell sets the present by a record's time. If the record was written under another boot it moves its
+// dates to this one; unless the record is then written, the next call moves them again.
+func (t timepiece) tell(f *file) {
 	boot, up, wall := t.host.Boot(), t.host.Now(), t.wall().Round(0).UTC()
-	made := !rec.At.IsZero() // otherwise the key has no file
-	if made && rec.Boot == boot {
-		if now := rec.Zero.Add(up); !now.Before(rec.At) {
-			return now, false
+	made := !f.At.IsZero() // otherwise the key has no file
+	if made && f.Boot == boot {
+		if f.now = f.Zero.Add(up); !f.now.Before(f.At) {
+			return
 		}
 	}
-	rec.Boot, rec.Zero = boot, wall.Add(-up)
+	f.Boot, f.Zero, f.now = boot, wall.Add(-up), wall
 	if made {
-		rec.move(wall)
+		f.move()
 	}
-	return wall, made
 }
 
 // move moves the dates of a record that was written under another boot. Only the wall clock
 // tells how long ago that was, and it may have been set since. So a holder keeps the time that
 // it had left, up to a minute beyond its date. It gets no more than that minute until it is
 // renewed: processes that cannot agree on the name of the boot each move what the other wrote.
-func (r *record) move(now time.Time) {
-	ago := now.Sub(r.At)
-	for i := range r.Holders {
-		h := &r.Holders[i]
+func (f *file) move() {
+	ago := f.now.Sub(f.At)
+	for i := range f.Holders {
+		h := &f.Holders[i]
 		by := min(ago, acrossBoots-h.Moved)
 		h.Since, h.ExpireAt, h.Moved = h.Since.Add(by), h.ExpireAt.Add(by), h.Moved+max(0, by)
 	}
-	for i := range r.Line { // no place has to outlive the host; none must stay for ever
-		w := &r.Line[i]
+	for i := range f.Line { // no place has to outlive the host; none must stay for ever
+		w := &f.Line[i]
 		by := min(ago, 0)
 		w.Since, w.Seen = w.Since.Add(by), w.Seen.Add(by)
 	}
-	if !r.Freed.IsZero() {
-		r.Freed = r.Freed.Add(min(ago, 0))
+	if !f.Freed.IsZero() {
+		f.Freed = f.Freed.Add(min(ago, 0))
 	}
-	r.At = now
+	f.At = f.now
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/record"
 )
 
 // On returns a store on a disk that may be simulated.
@@ -20,11 +21,15 @@ func On(disk hostfile.Disk) *Store {
 
 // Age makes a place in line older.
 func (s *Store) Age(key string, p store.Place, by time.Duration) error {
-	return s.edit(context.Background(), key, func(rec *record, _ time.Time) (change, error) {
-		w := &rec.Line[rec.place(p)]
-		w.Seen = w.Seen.Add(-by)
-		return write, nil
+	_, err := edit(context.Background(), s, store.Ref{Key: key, Mode: store.Exclusive}, func(k *record.Key, _ time.Time) (bool, error) {
+		for i := range k.Line {
+			if w := &k.Line[i]; w.Place == p {
+				w.Seen = w.Seen.Add(-by)
+			}
+		}
+		return true, nil
 	})
+	return err
 }
 
 // Clocked replaces the clock of a host, and the one that can be set.

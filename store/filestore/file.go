@@ -1,6 +1,8 @@
 package filestore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/record"
 )
 
 const (
@@ -22,120 +25,105 @@ const (
 	tokenShift = 32
 )
 
-// A change is what a step does to a key's file.
-type change int
+// A file is the content of a key's file, in JSON. A key without a file has an empty one.
+type file struct {
+	Mongolock int       `json:"mongolock"` // the version of this shape; marks the file as ours
+	Name      string    `json:"key"`
+	At        time.Time `json:"at"`   // when it was written
+	Boot      string    `json:"boot"` // the start of the host from which the record's time counts
+	Zero      time.Time `json:"zero"` // the date of that start, as the record counts; see timepiece
+	record.Key
 
-const (
-	leave change = iota // nothing
-	write               // replace it by the record
-	admit               // the same, with one more holder, if there is room
-	remove
-)
+	text []byte    // as it was read; nil if there is no file
+	now  time.Time // the present, by the record's time
+}
 
-// edit makes one step of a key: no other call writes its file meanwhile. If decide returns an
-// error, that is the answer, whatever the step does to the file. Only a refusal comes with a
-// change: its claim may join or leave the line. Dates that were moved are kept after any verdict.
-func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.Time) (change, error)) error {
-	name := hostfile.Name(key)
+// edit makes one step of a key: no other call writes its file meanwhile. What decide leaves of the key
+// is kept, also with a refusal: its claim may join or leave the line, and dates may have been moved. It
+// is not kept if the answer matches store.ErrNotApplied.
+func edit[T any](ctx context.Context, s *Store, r store.Ref, decide func(k *record.Key, now time.Time) (T, error)) (none T, err error) {
+	if err := cmp.Or(ended(ctx), record.Check(r.Mode)); err != nil {
+		return none, err
+	}
+	name := hostfile.Name(r.Key)
 	// All keys whose file names begin alike share a lock: lock files are never removed, and
 	// there may be many keys over time.
 	lock, err := s.files.Lock(ctx, "keys-"+name[:2])
 	if err != nil {
-		return fault(err, false)
+		return none, fault(err, false)
 	}
 	defer lock.Unlock()
-	rec, seen, err := s.read(key)
+	f, err := s.read(r.Key)
 	if err != nil {
-		return err
+		return none, err
 	}
-	what, answer := decide(rec, seen.now)
-	switch {
-	case what == leave && seen.moved && (answer == nil || store.IsVerdict(answer)):
-		what = write
-	case what == leave, answer != nil && !errors.Is(answer, store.ErrHeld) && !errors.Is(answer, store.ErrModeMismatch):
-		return answer
-	}
+	holders := len(f.Holders)
+	answer, refusal := decide(&f.Key, f.now)
 	var applied bool
-	if what == remove {
+	switch {
+	case errors.Is(refusal, store.ErrNotApplied), f.Empty() && f.text == nil, refusal != nil && !f.changed():
+		return answer, refusal
+	case f.Empty():
 		applied, err = lock.Remove(name)
-	} else {
-		rec.At = seen.now
-		text, failed := json.Marshal(rec)
+	default:
+		f.At = f.now
+		text, failed := json.Marshal(f)
 		if failed != nil {
-			return fault(failed, false)
+			return none, fault(failed, false)
 		}
-		if what == admit && len(text) > maxRecord && len(text) > seen.size {
-			return fmt.Errorf("%w: %q would have %d bytes", store.ErrTooLarge, key, len(text))
+		if len(f.Holders) > holders && len(text) > maxRecord {
+			return none, fmt.Errorf("%w: %q would have %d bytes", store.ErrTooLarge, r.Key, len(text))
 		}
 		applied, err = lock.Write(name, text)
 	}
 	if err != nil {
-		return fault(err, applied)
+		return none, fault(err, applied)
 	}
-	return answer
+	return answer, refusal
 }
 
-// A reading holds what was found with a record.
-type reading struct {
-	now   time.Time // by the record's time
-	moved bool      // the record's dates were moved, and its file has the old ones
-	size  int       // of the file
+// changed reports whether the file has other content.
+func (f *file) changed() bool {
+	text, _ := json.Marshal(f)
+	return !bytes.Equal(text, f.text)
 }
 
-// read returns the record of a key. A key without a file has an empty record.
-func (s *Store) read(key string) (*record, reading, error) {
+// read returns the record of a key. If that is foreign, it returns an empty one with the error.
+func (s *Store) read(key string) (*file, error) {
 	text, err := s.files.Read(hostfile.Name(key))
 	if err != nil {
-		return nil, reading{}, fault(err, false)
+		return nil, fault(err, false)
 	}
-	rec := &record{Mongolock: version, Key: key}
-	if text != nil {
-		rec, err = parse(text)
-		if err == nil && rec.Key != key {
-			err = fmt.Errorf("%w: it belongs to the key %q", store.ErrForeign, rec.Key)
-		}
-		if err != nil {
-			return nil, reading{now: s.clock.wall()}, fmt.Errorf("%w (the file of the key %q)", err, key)
-		}
+	f := &file{Mongolock: version, Name: key}
+	if text == nil {
+		s.clock.tell(f)
+		return f, nil
 	}
-	now, moved := s.clock.now(rec)
-	return rec, reading{now, moved, len(text)}, nil
+	f, err = s.parse(text)
+	if err == nil && f.Name != key {
+		err = fmt.Errorf("%w: it belongs to the key %q", store.ErrForeign, f.Name)
+	}
+	if err != nil {
+		return &file{now: s.clock.wall()}, fmt.Errorf("%w (the file of the key %q)", err, key)
+	}
+	return f, nil
 }
 
 // parse decodes a record, and refuses content that this version did not write.
-func parse(text []byte) (*record, error) {
-	refuse := func(why string) (*record, error) { return nil, fmt.Errorf("%w: %s", store.ErrForeign, why) }
-	var mark struct {
-		Mongolock *int    `json:"mongolock"`
-		Key       *string `json:"key"`
-	}
-	if err := json.Unmarshal(text, &mark); err != nil {
+func (s *Store) parse(text []byte) (*file, error) {
+	refuse := func(why string) (*file, error) { return nil, fmt.Errorf("%w: %s", store.ErrForeign, why) }
+	f := &file{text: text}
+	if err := json.Unmarshal(text, f); err != nil {
 		return refuse("not JSON of this package: " + err.Error())
 	}
-	switch {
-	case mark.Mongolock == nil || mark.Key == nil:
-		return refuse(`no "mongolock" and "key" in it`)
-	case *mark.Mongolock != version:
-		return refuse(fmt.Sprintf(`"mongolock" is %d, not %d`, *mark.Mongolock, version))
+	if f.Mongolock != version || f.At.IsZero() {
+		return refuse(fmt.Sprintf(`"mongolock" is %d, not %d, or "at" is missing: %v`, f.Mongolock, version, f.At))
 	}
-	rec := &record{}
-	if err := json.Unmarshal(text, rec); err != nil {
-		return refuse(err.Error())
+	if err := f.Verify(); err != nil {
+		return refuse("damaged: " + err.Error())
 	}
-	if rec.Mode != store.Exclusive && rec.Mode != store.Shared && rec.Mode != store.Permits || rec.At.IsZero() {
-		return refuse(fmt.Sprintf("damaged: mode %q, at %v", rec.Mode, rec.At))
-	}
-	for _, h := range rec.Holders {
-		if h.ID == "" || h.ExpireAt.IsZero() {
-			return refuse("damaged: a holder without ID or time")
-		}
-	}
-	for _, w := range rec.Line {
-		if w.Place == "" || w.Seen.IsZero() {
-			return refuse("damaged: a waiter without place or time")
-		}
-	}
-	return rec, nil
+	s.clock.tell(f)
+	return f, nil
 }
 
 // tokens is the content of the file that keeps the last token.
@@ -159,7 +147,7 @@ func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
 	if text != nil {
 		var t tokens
 		if err := json.Unmarshal(text, &t); err != nil || t.Mongolock != version || t.Last == nil {
-			return 0, fmt.Errorf("%w: the file %q is not of this package, or damaged", store.ErrForeign, tokenFile)
+			return 0, fmt.Errorf("%w: the file %q is not of this package, or damaged (%w)", store.ErrForeign, tokenFile, store.ErrNotApplied)
 		}
 		token = *t.Last + 1
 	}

@@ -43,11 +43,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/record"
 )
 
 // A Store keeps locks in a directory. It is safe for concurrent use. Open makes one.
@@ -74,182 +78,140 @@ func Open(dir string) (*Store, error) {
 func (s *Store) Close() error { return s.files.Close() }
 
 // Acquire claims a key.
-func (s *Store) Acquire(ctx context.Context, c store.Claim) (g store.Grant, err error) {
-	if err := refuse(ctx, c.Ref); err != nil {
-		return g, err
-	}
-	err = s.edit(ctx, c.Key, func(rec *record, now time.Time) (change, error) {
-		if what, refusal := rec.refuse(now, c); refusal != nil {
-			return what, refusal
-		}
-		rec.admit(now, c)
-		g, err = s.grant(ctx, rec, now, c)
-		return admit, err
-	})
-	if err != nil {
-		return store.Grant{}, err
-	}
-	return g, nil
-}
-
-// Renew answers each entry of the batch in its place.
-func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	answers := make([]store.Renewed, len(batch))
-	for i, r := range batch {
-		if answers[i].Err = refuse(ctx, r.Ref); answers[i].Err != nil {
-			continue
-		}
-		answers[i].Err = s.edit(ctx, r.Key, func(rec *record, now time.Time) (change, error) {
-			h, err := rec.renewable(r.Ref, now)
-			if err != nil {
-				return leave, err
-			}
-			h.ExpireAt, h.Moved = later(h.ExpireAt, now.Add(r.TTL)), 0
-			answers[i].Left, answers[i].Line = honoured(r.TTL), rec.places()
-			return write, nil
-		})
-		if err := answers[i].Err; err != nil {
-			answers[i] = store.Renewed{Err: err}
-		}
-	}
-	return answers
-}
-
-// Release removes a holder. With Keep, the holder is marked as released and stays until Keep after its
-// grant.
-func (s *Store) Release(ctx context.Context, e store.Ending) (answer store.Ended, err error) {
-	if err := refuse(ctx, e.Ref); err != nil {
-		return store.Ended{}, err
-	}
-	err = s.edit(ctx, e.Key, func(rec *record, now time.Time) (change, error) {
-		h := rec.holder(e.ID)
-		if h == nil {
-			return leave, store.ErrGone
-		}
-		what := write
-		if until := h.Since.Add(e.Keep); e.Keep > 0 && until.After(now) {
-			h.Released, h.ExpireAt = true, until
-		} else {
-			rec.Used = e.Used
-			what = rec.drop(e.ID, now)
-		}
-		answer = store.Ended{Line: rec.status(now).Waiting(""), Left: rec.live(now)}
-		return what, nil
-	})
-	if err != nil {
-		return store.Ended{}, err
-	}
-	return answer, nil
-}
-
-// Leave takes a place out of the line. It removes the file if the place was all that the file
-// held.
-func (s *Store) Leave(ctx context.Context, key string, p store.Place) (status store.Status, err error) {
-	if err := ended(ctx); err != nil {
-		return store.Status{}, err
-	}
-	err = s.edit(ctx, key, func(rec *record, now time.Time) (change, error) {
-		what := rec.leave(p)
-		status = rec.status(now)
-		return what, nil
-	})
-	if err != nil {
-		return store.Status{}, err
-	}
-	return status, nil
+func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	return s.grant(ctx, c, func(k *record.Key, now time.Time) (store.Grant, error) { return k.Claim(now, &c) })
 }
 
 // Transfer puts a new claim in the place of a live holder. The line stays as it is, but for the
 // claim's own place.
-func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (g store.Grant, err error) {
-	if err := ended(ctx); err != nil {
-		return g, err
-	}
-	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
-		return g, fmt.Errorf("filestore: transfer: %w: only an exclusive holder has a place to give (%w)", errors.ErrUnsupported, store.ErrNotApplied)
-	}
-	if from.Key != to.Key {
-		return g, fmt.Errorf("filestore: %w: transfer of %q to another key, %q", store.ErrNotApplied, from.Key, to.Key)
-	}
-	err = s.edit(ctx, to.Key, func(rec *record, now time.Time) (change, error) {
-		if _, err := rec.renewable(from, now); err != nil {
-			return leave, err
-		}
-		rec.Holders = nil
-		rec.add(now, to)
-		rec.leave(to.Place)
-		g, err = s.grant(ctx, rec, now, to)
-		return write, err
-	})
-	if err != nil {
-		return store.Grant{}, err
-	}
-	return g, nil
+func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	return s.grant(ctx, to, func(k *record.Key, now time.Time) (store.Grant, error) { return k.Transfer(now, from, &to) })
 }
 
-// Undo removes what a claim of unknown outcome may have left. It is always settled: a
-// call that has returned changes nothing any more.
-func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
-	if err := refuse(ctx, claim); err != nil {
-		return false, err
-	}
-	err = s.edit(ctx, claim.Key, func(rec *record, now time.Time) (change, error) {
-		switch {
-		case rec.holder(claim.ID) != nil:
-			return rec.drop(claim.ID, now), nil
-		case from != nil && rec.holder(from.ID) != nil:
-			return rec.drop(from.ID, now), nil
+// grant gives a grant its token. The token is drawn, and synced to the disk, before the record is
+// written: a crash in between skips a number.
+func (s *Store) grant(ctx context.Context, c store.Claim, decide func(k *record.Key, now time.Time) (store.Grant, error)) (store.Grant, error) {
+	return edit(ctx, s, c.Ref, func(k *record.Key, now time.Time) (store.Grant, error) {
+		g, err := decide(k, now)
+		if err != nil {
+			return g, err
 		}
-		return leave, nil
+		token, err := s.draw(ctx, now)
+		return store.Grant{Token: token, Left: honoured(g.Left), Since: g.Since, Line: g.Line}, err
 	})
-	return err == nil || errors.Is(err, store.ErrForeign), err
-}
-
-// Break marks a holder as broken and, with now, removes it.
-func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bool) error {
-	if err := refuse(ctx, r); err != nil {
-		return err
-	}
-	return s.edit(ctx, r.Key, func(rec *record, now time.Time) (change, error) {
-		h := rec.holder(r.ID)
-		switch {
-		case h == nil:
-			return leave, store.ErrGone
-		case atOnce:
-			return rec.drop(r.ID, now), nil
-		}
-		h.Broken, h.Reason = true, reason
-		return write, nil
-	})
-}
-
-// grant answers c, which has been added to rec. The token is drawn, and synced to the disk,
-// before the record is written: a crash in between skips a number.
-func (s *Store) grant(ctx context.Context, rec *record, now time.Time, c store.Claim) (store.Grant, error) {
-	token, err := s.draw(ctx, now)
-	return store.Grant{Token: token, Left: honoured(c.TTL), Since: now, Line: rec.places()}, err
 }
 
 // honoured returns how long a holder may trust a TTL: where the wall clock judges expiry, that
 // may be slewed by a thousandth against the monotonic clock.
 func honoured(ttl time.Duration) time.Duration { return ttl - ttl/1000 }
 
-// refuse checks context and mode before a call does anything.
-func refuse(ctx context.Context, r store.Ref) error {
-	if err := ended(ctx); err != nil {
-		return err
+// Renew answers each entry of the batch in its place.
+func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	answers := make([]store.Renewed, len(batch))
+	for i, r := range batch {
+		answers[i], answers[i].Err = edit(ctx, s, r.Ref, func(k *record.Key, now time.Time) (store.Renewed, error) {
+			renewed, err := k.Renew(now, r)
+			renewed.Left = honoured(renewed.Left)
+			return renewed, err
+		})
 	}
-	switch r.Mode {
-	case store.Exclusive, store.Shared, store.Permits:
-		return nil
+	return answers
+}
+
+// Release removes a holder. With Keep, the holder is marked as released and stays until Keep after its
+// grant.
+func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+	return edit(ctx, s, e.Ref, func(k *record.Key, now time.Time) (store.Ended, error) { return k.Release(now, e) })
+}
+
+// Leave takes a place out of the line. It removes the file if the place was all that the file
+// held.
+func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
+	return edit(ctx, s, store.Ref{Key: key, Mode: store.Exclusive}, func(k *record.Key, now time.Time) (store.Status, error) {
+		return k.Leave(now, key, p), nil
+	})
+}
+
+// Undo removes what a claim of unknown outcome may have left. It is always settled: a
+// call that has returned changes nothing any more.
+func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
+	settled, err = edit(ctx, s, claim, func(k *record.Key, now time.Time) (bool, error) {
+		k.Undo(now, claim, from)
+		return true, nil
+	})
+	return settled || errors.Is(err, store.ErrForeign), err
+}
+
+// Break marks a holder as broken and, with atOnce, removes it.
+func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bool) error {
+	_, err := edit(ctx, s, r, func(k *record.Key, now time.Time) (struct{}, error) {
+		return struct{}{}, k.Break(now, r.ID, reason, atOnce)
+	})
+	return err
+}
+
+// Look reads keys without changing them. It takes no lock, because files are replaced
+// as a whole.
+func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	all, foreign := make([]store.Status, len(keys)), make([]error, len(keys))
+	for i, key := range keys {
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
+		f, err := s.read(key)
+		if err != nil && !errors.Is(err, store.ErrForeign) {
+			return nil, err
+		}
+		all[i], foreign[i] = f.Status(key, f.now), err
 	}
-	return fmt.Errorf("filestore: mode %q: %w (%w)", r.Mode, errors.ErrUnsupported, store.ErrNotApplied)
+	return all, errors.Join(foreign...)
+}
+
+// List yields the keys that begin with prefix, in byte order. Each is shown as it was when it
+// was read: the list is not of one moment.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		all, err := s.list(ctx, prefix)
+		for _, status := range all {
+			if err = ended(ctx); err != nil || !yield(status, nil) {
+				break
+			}
+		}
+		if err != nil {
+			yield(store.Status{}, err)
+		}
+	}
+}
+
+func (s *Store) list(ctx context.Context, prefix string) (all []store.Status, err error) {
+	names, err := s.files.Names()
+	if err != nil {
+		return nil, fault(err, false)
+	}
+	for _, name := range names {
+		if len(name) != len(hostfile.Name("")) {
+			continue // no key's: some cannot be read
+		}
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
+		text, err := s.files.Read(name)
+		if err != nil {
+			return nil, fault(err, false)
+		}
+		f, err := s.parse(text)
+		if err == nil && hostfile.Name(f.Name) == name && strings.HasPrefix(f.Name, prefix) { // otherwise foreign, or removed meanwhile
+			all = append(all, f.Status(f.Name, f.now))
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
+	return all, ended(ctx)
 }
 
 // ended reports a context that has ended, as a fault that left no trace.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("filestore: %w (%w)", err, store.ErrNotApplied)
+		return fault(err, false)
 	}
 	return nil
 }
