@@ -168,6 +168,8 @@ func TestAtMostSixteenPlacesAreTakenOutAtTheSameTime(t *testing.T) {
 				require.Error(t, (<-w).err)
 			}
 			time.Sleep(10 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
 			assert.Equal(t, 16, most, "at a time")
 			assert.Equal(t, keys, left)
 		})
