@@ -36,9 +36,10 @@ type Store struct {
 
 	mu      sync.Mutex // protects what follows, up to feed; makes each call one step
 	records map[string]record.Key
-	foreign map[string]any // what Put left under a key, which then has no record
-	key     record.Key     // that of the step under way; a variable of the step would be allocated each time
-	token   int64          // the last; one counter serves all keys, as one in a record would begin again with it
+	foreign map[string]any  // what Put left under a key, which then has no record
+	key     record.Key      // that of the step under way; a variable of the step would be allocated each time
+	spare   []record.Holder // the room of the key that was released last
+	token   int64           // the last; one counter serves all keys, as one in a record would begin again with it
 	undone  map[string]bool
 	oldest  []string // the IDs in undone, in their order
 
@@ -181,9 +182,13 @@ func step[T any](ctx context.Context, s *Store, r store.Ref, do func(k *record.K
 		return none, err
 	}
 	s.key = s.records[r.Key]
+	if s.key.Holders == nil {
+		s.key.Holders, s.spare = s.spare, nil
+	}
 	answer, err := do(&s.key, s.clock())
 	if s.key.Empty() {
 		delete(s.records, r.Key)
+		s.spare = s.key.Holders[:0]
 	} else {
 		s.records[r.Key] = s.key
 	}
