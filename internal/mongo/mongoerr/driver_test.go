@@ -125,7 +125,7 @@ func TestAnOverloadsRefusalMayHideAFirstAttemptThatWasApplied(t *testing.T) {
 	r := newRig(t)
 	r.proxy.On(faultproxy.Command("findAndModify").Next(1), faultproxy.DropReply())
 	r.proxy.On(faultproxy.Command("findAndModify").After(1), faultproxy.Fail(overloaded))
-	err := r.write(5 * time.Second)
+	err := r.write(30 * time.Second)
 	var refusal mongo.ServerError
 	require.True(t, errors.As(err, &refusal) && refusal.HasErrorCode(overloaded), "this test wants the refusal: %v", err)
 	assert.True(t, r.applied())
