@@ -228,7 +228,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	release := locks.Hold("k")
 	_, err := locks.TryAcquire(ctx, "k")
 	require.ErrorIs(t, err, mongolock.ErrHeld)
-	_, err = locks.Acquire(ctx, "k", mongolock.MaxWait(time.Millisecond))
+	_, err = locks.Acquire(ctx, "k", mongolock.MaxWait(50*time.Millisecond))
 	require.ErrorIs(t, err, mongolock.ErrHeld)
 	release()
 
