@@ -21,6 +21,8 @@ import (
 
 // A cluster is a server and worker processes, each behind a proxy of its own.
 type cluster struct {
+	steadyClocks bool // no clock is shifted
+
 	t       *testing.T
 	server  *testserver.Server
 	direct  *mongo.Client // past the proxies
@@ -200,6 +202,9 @@ func (c *cluster) disturb(ctx context.Context, m *member) {
 		c.count("command lost")
 		m.on(faultproxy.Command(append(writes, "delete")...).Next(1+rand.N(3)), faultproxy.DropCommand())
 	case 9:
+		if c.steadyClocks {
+			return
+		}
 		c.count("clock shifted in replies")
 		off := rand.N(ttl/40) - ttl/80
 		m.each(func(p *faultproxy.Proxy) { p.ShiftClock(off) })
