@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -194,7 +194,7 @@ func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error
 		return err
 	}
 	coll := l.store.base.Soft
-	_, err = coll.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
+	_, err = coll.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
 		Keys: keys, Options: options.Index().SetName(indexName(keys)),
 	})
 	if err != nil {

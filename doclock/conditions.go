@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 )
 
 // path returns the path of a field of the lock.
@@ -16,20 +16,20 @@ func (s *docStore) path(field string) string { return s.lock.Path(field) }
 // free is the condition that a document has no holder, and that nobody waits for it: it has no
 // lock, or one without a holder and a line. A foreign field in the lock's place matches neither.
 func (s *docStore) free() bson.E {
-	return s.lacking(mongolease.Lacks(s.path(fieldID)), s.lock.Unawaited())
+	return s.lacking(lease.Lacks(s.path(fieldID)), s.lock.Unawaited())
 }
 
 // unheld is free whoever waits.
-func (s *docStore) unheld() bson.E { return s.lacking(mongolease.Lacks(s.path(fieldID))) }
+func (s *docStore) unheld() bson.E { return s.lacking(lease.Lacks(s.path(fieldID))) }
 
 func (s *docStore) lacking(what ...bson.E) bson.E {
-	return bson.E{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(string(s.lock))}, append(s.ours(), what...)}}
+	return bson.E{Key: "$or", Value: bson.A{bson.D{lease.Lacks(string(s.lock))}, append(s.ours(), what...)}}
 }
 
 // ours is the condition that the document has a lock of this package. A path reaches into the
 // documents of an array too: an array in the lock's place is foreign, whatever is in it.
 func (s *docStore) ours() bson.D {
-	return bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Lacks(s.path("0"))}
+	return bson.D{{Key: s.path(fieldMark), Value: shape}, lease.Lacks(s.path("0"))}
 }
 
 // held is the condition that a lock of this package has a holder: its ID is a text that is not empty.
@@ -51,7 +51,7 @@ var notDone = bson.A{nil, false}
 
 // past is the condition that a date is not later than now, or is not there.
 func (s *docStore) past(field string, now time.Time) bson.E {
-	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(now)}}}}}
+	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: command.Date(now)}}}}}
 }
 
 // claimableOf returns the filter of those of a filter's documents that may be worth a claim:
@@ -64,7 +64,7 @@ func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
 		{Key: "$and", Value: bson.A{bson.D{
 			s.past(fieldReadyAt, now),
 			s.past(fieldExpireAt, until),
-			{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(string(s.lock))}, s.ours()}},
+			{Key: "$or", Value: bson.A{bson.D{lease.Lacks(string(s.lock))}, s.ours()}},
 		}}},
 	})
 }
@@ -76,10 +76,10 @@ func (s *docStore) foreignOf(filter bson.Raw) bson.D {
 	return both(filter, bson.D{
 		s.notDone(),
 		{Key: "$and", Value: bson.A{bson.D{
-			mongolease.Exists(string(s.lock)),
+			lease.Exists(string(s.lock)),
 			{Key: "$or", Value: bson.A{
 				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},
-				bson.D{mongolease.Exists(s.path("0"))},
+				bson.D{lease.Exists(s.path("0"))},
 				bson.D{{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: s.held().Value}}}}, // no text
 			}},
 		}}},
@@ -103,8 +103,8 @@ func (s *docStore) identified(id any) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
-// Fields, Named and Holds are the conditions of package mongolease.
-func (s *docStore) Fields(string) mongolease.Fields { return s.lock }
+// Fields, Named and Holds are the conditions of package lease.
+func (s *docStore) Fields(string) lease.Fields { return s.lock }
 
 func (s *docStore) Named(id string) []bson.E { return s.identified(id) }
 

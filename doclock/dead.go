@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 )
 
 // A Dead is a document that was claimed as often as MaxAttempts allows, but was not completed.
@@ -48,9 +48,9 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 			yield(Dead[T]{}, fmt.Errorf("doclock: dead: the filter: %w", err))
 			return
 		}
-		s, ctx := l.store, mongobase.Bare(ctx)
+		s, ctx := l.store, command.Bare(ctx)
 		cursor, err := s.base.Soft.Find(ctx, both(f, bson.D{
-			{Key: s.path(fieldDone), Value: true}, {Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldDead)),
+			{Key: s.path(fieldDone), Value: true}, {Key: s.path(fieldMark), Value: shape}, lease.Exists(s.path(fieldDead)),
 		}))
 		if err != nil {
 			yield(Dead[T]{}, fmt.Errorf("doclock: dead: %w", err))
@@ -84,10 +84,10 @@ func (l *Locks[T]) Reopen(ctx context.Context, filter any) (int, error) {
 		return 0, fmt.Errorf("doclock: reopen: the filter: %w", err)
 	}
 	s := l.store
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	result, err := s.base.Voted.UpdateMany(ctx, both(f, bson.D{
 		{Key: s.path(fieldDone), Value: bson.D{{Key: "$nin", Value: notDone}}},
-		{Key: "$and", Value: bson.A{append(s.ours(), mongolease.Lacks(s.path(fieldID)))}},
+		{Key: "$and", Value: bson.A{append(s.ours(), lease.Lacks(s.path(fieldID)))}},
 	}), bson.D(s.leaving(false)))
 	if err != nil {
 		return 0, fmt.Errorf("doclock: reopen: %w", err)

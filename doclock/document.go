@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -129,7 +129,7 @@ func (d *Document[T]) changes() (*change, bson.Raw, error) {
 // send runs a save under the caller's context. The end of the lease cancels it too.
 func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	if ctx.Err() != nil {
-		return mongoerr.NotApplied(contextError(ctx))
+		return server.NotApplied(contextError(ctx))
 	}
 	ctx, cancel := context.WithTimeout(d.lease.Context(ctx), 10*time.Second)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/test/kit/testchild"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/docset"
@@ -112,7 +112,7 @@ func offered[T any](d *Document[T], next store.Place) store.Notice {
 }
 
 // holder is the one that a lock has; the zero value if it has none.
-func (r record) holder() (h mongolease.Holder) {
+func (r record) holder() (h lease.Holder) {
 	for _, h = range r.Holders {
 	}
 	return h
@@ -147,16 +147,16 @@ func (s *replicaSet) over(t *testing.T, trouble docset.Trouble) *mongo.Collectio
 // tests that show what it is for.
 
 // byKeyAlone leaves commands that do not name the acquisition.
-func byKeyAlone(what mongolease.Step, filter bson.D) bson.D {
+func byKeyAlone(what lease.Step, filter bson.D) bson.D {
 	switch what {
-	case mongolease.Acquire, mongolease.TakeOver, mongolease.Wait, mongolease.Refresh:
+	case lease.Acquire, lease.TakeOver, lease.Wait, lease.Refresh:
 		return filter
 	}
 	return without(filter, func(field string) bool { return strings.HasPrefix(field, "lock.") && field != "lock.saves" })
 }
 
 // savesInAnyOrder leaves saves that do not ask whether a later one was written.
-func savesInAnyOrder(_ mongolease.Step, filter bson.D) bson.D {
+func savesInAnyOrder(_ lease.Step, filter bson.D) bson.D {
 	return without(filter, func(field string) bool { return field == "lock.saves" })
 }
 

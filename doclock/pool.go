@@ -9,7 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 )
 
 const (
@@ -57,7 +57,7 @@ type pool struct {
 }
 
 // holders are the holders that are over and have not left, by the _ids of their documents.
-type holders map[string]mongolease.Holder
+type holders map[string]lease.Holder
 
 // drawing stands for the look's number while the claim of a document is under way.
 const drawing = ^uint64(0)

@@ -9,8 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // look fills the pool, for all workers of this process.
@@ -52,7 +53,7 @@ func (p *pool) look(ctx context.Context, size int) error {
 // find returns the _ids of documents to claim, and which of them have a holder that is
 // over. full says that there may be more.
 func (p *pool) find(ctx context.Context, size int) (ids []bson.RawValue, over holders, full bool, err error) {
-	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
 	defer cancel()
 	if err = p.store.base.ReadFresh(ctx); err != nil {
 		return nil, nil, false, err
@@ -80,7 +81,7 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 	}
 	defer cursor.Close(ctx)
 	over = holders{}
-	var marks []mongobase.Mark
+	var marks []server.HolderState
 	found := 0
 	for cursor.Next(ctx) {
 		id := cursor.Current.Lookup("_id")
@@ -112,7 +113,7 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 }
 
 // overOn returns the holder of that document that is over, or nil if it has no holder.
-func (p *pool) overOn(id bson.RawValue) *mongolease.Holder {
+func (p *pool) overOn(id bson.RawValue) *lease.Holder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h, held := p.over[text(id)]; held {
@@ -139,7 +140,7 @@ func (p *pool) lookForForeign(ctx context.Context) error {
 	}
 	p.lookedAt = time.Now()
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
 	defer cancel()
 	image, err := p.store.steps.FindOne(ctx, p.store.foreignOf(p.filter))
 	p.mu.Lock()

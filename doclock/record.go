@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -16,11 +16,11 @@ import (
 const (
 	fieldMark     = "doclock"
 	fieldID       = "id"
-	fieldExpireAt = mongolease.FieldExpireAt
-	fieldBroken   = mongolease.FieldBroken
-	fieldReleased = mongolease.FieldReleased
-	fieldAt       = mongolease.FieldAt
-	fieldStamp    = mongolease.FieldStamp
+	fieldExpireAt = lease.FieldExpireAt
+	fieldBroken   = lease.FieldBroken
+	fieldReleased = lease.FieldReleased
+	fieldAt       = lease.FieldAt
+	fieldStamp    = lease.FieldStamp
 	fieldSaves    = "saves"
 
 	fieldAttempts = "attempts"
@@ -35,7 +35,7 @@ const shape = 1
 
 // A record is a document's lock as read. It has one holder or none.
 type record struct {
-	mongolease.Document
+	lease.Document
 	attempts int
 	readyAt  time.Time
 	done     bool
@@ -50,27 +50,27 @@ func readLock(doc bson.Raw, field string) (r record) {
 	}
 	lock, _ := value.DocumentOK()
 	elements, err := lock.Elements()
-	_, ends := mongobase.Time(lock.Lookup(fieldExpireAt))
-	ours := err == nil && ends && mongobase.Is(lock.Lookup(fieldMark), shape)
+	_, ends := command.Time(lock.Lookup(fieldExpireAt))
+	ours := err == nil && ends && command.Is(lock.Lookup(fieldMark), shape)
 	nameless := false // an id that no acquisition has: then filters find a holder where there is none
-	var h mongolease.Holder
+	var h lease.Holder
 	for _, e := range elements {
 		switch v := e.Value(); e.Key() {
 		case fieldID:
 			h.ID, _ = v.StringValueOK()
 			nameless = h.ID == ""
 		case fieldAt:
-			r.At, _ = mongobase.Time(v)
+			r.At, _ = command.Time(v)
 		case fieldStamp:
 			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
-		case mongolease.FieldFreed:
-			r.Freed, _ = mongobase.Time(v)
-		case mongolease.FieldUsed:
+		case lease.FieldFreed:
+			r.Freed, _ = command.Time(v)
+		case lease.FieldUsed:
 			ms, _ := v.AsInt64OK()
 			r.Used = time.Duration(ms) * time.Millisecond
-		case mongolease.FieldLine:
+		case lease.FieldLine:
 			var lined bool
-			r.Line, lined = mongolease.ReadLine(v, lock.Lookup(mongolease.FieldWaits))
+			r.Line, lined = lease.ReadLine(v, lock.Lookup(lease.FieldWaits))
 			ours = ours && lined
 		case fieldAttempts:
 			n, _ := number(v)
@@ -78,29 +78,29 @@ func readLock(doc bson.Raw, field string) (r record) {
 				r.attempts = int(n)
 			}
 		case fieldReadyAt:
-			r.readyAt, _ = mongobase.Time(v)
+			r.readyAt, _ = command.Time(v)
 		case fieldDone:
 			is, isBool := v.BooleanOK()
 			r.done = v.Type != bson.TypeNull && (is || !isBool)
 		case fieldDead:
-			r.dead, _ = mongobase.Time(v)
+			r.dead, _ = command.Time(v)
 		default:
 			h.Read(e.Key(), v)
 		}
 	}
 	if !ours || nameless || h.ID != "" && !h.Complete() { // such a holder could not be judged when it is over
-		return record{Document: mongolease.Document{Stranger: fmt.Sprintf("its field %s is %s", field, clip(value))}}
+		return record{Document: lease.Document{Stranger: fmt.Sprintf("its field %s is %s", field, clip(value))}}
 	}
 	if h.ID != "" {
-		r.Holders = []mongolease.Holder{h}
+		r.Holders = []lease.Holder{h}
 	}
 	return r
 }
 
 // date returns a time in BSON.
-func date(t time.Time) bson.DateTime { return mongobase.Date(t) }
+func date(t time.Time) bson.DateTime { return command.Date(t) }
 
-func clip(v bson.RawValue) string { return mongobase.Clip(v, 60) }
+func clip(v bson.RawValue) string { return command.Clip(v, 60) }
 
 func (r record) Foreign() error {
 	if r.Stranger == "" {

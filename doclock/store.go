@@ -10,17 +10,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/feed"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
 // A docStore is the store.Store that keeps a document's holder in a field of that document. The
 // lease engine knows nothing else of this package. docs/internals/doclock.md lists its commands.
-// internal/mongo/mongolease decides which command comes next, and what its answer means.
+// internal/mongo/lease decides which command comes next, and what its answer means.
 //
 //	store_acquire.go  acquire, transfer, clean-up
 //	store_renew.go    renew, and transactions of the caller that may be open
@@ -30,10 +29,10 @@ import (
 //	conditions.go     the conditions in filters
 //	store_update.go   the updates
 type docStore struct {
-	base *mongobase.Base
-	lock mongolease.Fields // the field of the lock
+	base *command.Collection
+	lock lease.Fields // the field of the lock
 	store.Feed
-	steps mongolease.Steps[record, granted]
+	steps lease.Steps[record, granted]
 	freed freedNames
 }
 
@@ -48,20 +47,20 @@ type granted struct {
 	// A transaction of the caller wrote the document at wroteAt, and may still be open. If gone
 	// is set, the transaction also released the lease, and gone is called when a renewal finds
 	// nothing.
-	wroteAt mongoclock.Moment
+	wroteAt server.Moment
 	gone    func()
 }
 
 // A request is the part of a call of Locks for which a store.Claim has no field. It travels in
 // the caller's context, whose values the engine hands to the store.
 type request struct {
-	fields  bson.D             // the caller's filter, by which the document is claimed; nil: the key's
-	initial bson.D             // the fields to insert if there is no document; nil: none
-	create  bool               // insert the document if there is none
-	soft    bool               // for Update: one node is enough for the grant
-	one     bool               // a claim of one of many: it counts attempts and passes over done documents
-	filter  bson.Raw           // with one: the filter that the document must still match
-	over    *mongolease.Holder // with one: the holder to take the document over from; nil: it has no holder
+	fields  bson.D        // the caller's filter, by which the document is claimed; nil: the key's
+	initial bson.D        // the fields to insert if there is no document; nil: none
+	create  bool          // insert the document if there is none
+	soft    bool          // for Update: one node is enough for the grant
+	one     bool          // a claim of one of many: it counts attempts and passes over done documents
+	filter  bson.Raw      // with one: the filter that the document must still match
+	over    *lease.Holder // with one: the holder to take the document over from; nil: it has no holder
 
 	docs sync.Map                      // the documents as they stood when they were locked, by the claims' IDs
 	seen atomic.Pointer[bson.RawValue] // the _id of the document that refused the last claim; nil: none did
@@ -83,11 +82,11 @@ func (r *request) document(id string) bson.Raw {
 }
 
 func newDocStore(coll *mongo.Collection, field string) *docStore {
-	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field)}
-	s.Feed = mongofeed.Beside(s.base)
+	s := &docStore{base: command.New(coll, nil), lock: lease.Fields(field)}
+	s.Feed = feed.Beside(s.base)
 	s.steps.Base, s.steps.Shape, s.steps.Feed, s.steps.Lock = s.base, s, s, s.lock
 	s.steps.Only, s.steps.Sound = bson.D{{Key: field, Value: 1}}, []bson.E{s.lock.Lined()}
-	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
+	s.steps.Remembers = func(c *lease.Claim, image reply, _ lease.Tenure) granted {
 		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
 	}
 	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost = renewed, releasedItself
@@ -95,12 +94,12 @@ func newDocStore(coll *mongo.Collection, field string) *docStore {
 }
 
 // A reply is the answer of one command, with the lock in it.
-type reply = mongolease.Image[record]
+type reply = lease.Image[record]
 
 // modify sends an update, which must not be lost, of the document that r is about. It returns
 // the after-image.
-func (s *docStore) modify(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E, u update) (reply, error) {
-	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, bson.D(u), mongobase.After)
+func (s *docStore) modify(ctx context.Context, what lease.Step, r store.Ref, conditions []bson.E, u update) (reply, error) {
+	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, bson.D(u), command.After)
 }
 
 // Name returns the filter of the document that r is about: by its _id if this store granted it,
@@ -111,14 +110,14 @@ func (s *docStore) Name(r store.Ref) (bson.D, error) {
 	}
 	fields, err := filterOf(r.Key)
 	if err != nil {
-		return nil, mongoerr.NotApplied(err)
+		return nil, server.NotApplied(err)
 	}
 	return fields, nil
 }
 
 func modeIs(m store.Mode) error {
 	if m != store.Exclusive {
-		return mongoerr.NotApplied(fmt.Errorf("doclock: mode %q: a document has one holder: %w", m, errors.ErrUnsupported))
+		return server.NotApplied(fmt.Errorf("doclock: mode %q: a document has one holder: %w", m, errors.ErrUnsupported))
 	}
 	return nil
 }

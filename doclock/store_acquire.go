@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -18,7 +18,7 @@ import (
 type claim struct {
 	*docStore
 	*request
-	lease *mongolease.Claim
+	lease *lease.Claim
 	names bson.D // the fields that name the document, and maybe more conditions
 }
 
@@ -40,7 +40,7 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	}
 	names, err := filterOf(c.Key)
 	if err != nil {
-		return store.Grant{}, mongoerr.NotApplied(err)
+		return store.Grant{}, server.NotApplied(err)
 	}
 	r, ok := ctx.Value(requestKey{}).(*request)
 	if !ok {
@@ -49,7 +49,7 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	if r.fields != nil {
 		names = r.fields
 	}
-	return s.steps.Try(ctx, c, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
+	return s.steps.Try(ctx, c, func(ctx context.Context, begun *lease.Claim) (store.Grant, error) {
 		k := &claim{s, r, begun, names}
 		begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
 		begun.CleanUp, begun.Names, begun.Ours = k.cleanUp, names, k.locked()
@@ -86,7 +86,7 @@ func (k *claim) acquire(ctx context.Context) (store.Grant, error) {
 	}
 	c.Attempt.Answered(image.Reply, true)
 	if k.one {
-		return store.Grant{}, k.steps.Settle(ctx, c, mongoerr.NotApplied(errMissed))
+		return store.Grant{}, k.steps.Settle(ctx, c, server.NotApplied(errMissed))
 	}
 	if image, err = k.obstacle(ctx, err); err != nil {
 		return store.Grant{}, err
@@ -127,19 +127,19 @@ func (k *claim) obstacle(ctx context.Context, refusal error) (reply, error) {
 
 // first sends the first command, which is applied if the document is free. For one of many it
 // takes a document over from a holder that the look ahead has found to be over.
-func (k *claim) first(ctx context.Context) (reply, mongolease.Tenure, error) {
+func (k *claim) first(ctx context.Context) (reply, lease.Tenure, error) {
 	switch {
 	case k.over != nil:
-		return k.takeOver(ctx, record{Document: mongolease.Document{Holders: []mongolease.Holder{*k.over}}}, nil, nil)
+		return k.takeOver(ctx, record{Document: lease.Document{Holders: []lease.Holder{*k.over}}}, nil, nil)
 	case k.one:
-		return k.take(ctx, mongolease.Acquire, mongobase.After, nil, k.unheld())
+		return k.take(ctx, lease.Acquire, command.After, nil, k.unheld())
 	case k.create:
-		return k.take(ctx, mongolease.Acquire, mongobase.Upsert, nil, k.free())
+		return k.take(ctx, lease.Acquire, command.Upsert, nil, k.free())
 	}
-	return k.take(ctx, mongolease.Acquire, mongobase.After, nil, k.free())
+	return k.take(ctx, lease.Acquire, command.After, nil, k.free())
 }
 
-func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (reply, mongolease.Tenure, error) {
+func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (reply, lease.Tenure, error) {
 	u, t := k.holding(k)
 	filter := append(slices.Clip(k.names), who...)
 	if k.one {
@@ -164,14 +164,14 @@ func (k *claim) refused(image reply, err error) bool {
 
 // takeOffer takes a document that nobody holds, by the claim's place alone: while that is the
 // first in line nobody else is granted the document.
-func (k *claim) takeOffer(ctx context.Context) (reply, mongolease.Tenure, error) {
-	who := append(k.ours(), mongolease.Lacks(k.path(fieldID)), k.lock.At(0, k.lease.Place))
-	return k.take(ctx, mongolease.Offer, mongobase.After, k.lock.Without(k.lease.Place), who...)
+func (k *claim) takeOffer(ctx context.Context) (reply, lease.Tenure, error) {
+	who := append(k.ours(), lease.Lacks(k.path(fieldID)), k.lock.At(0, k.lease.Place))
+	return k.take(ctx, lease.Offer, command.After, k.lock.Without(k.lease.Place), who...)
 }
 
 // takeOver puts the claim in the place of a holder that is over, or takes a document that has
 // become free. Its filter names the holder's beat, so a holder that was renewed since is safe.
-func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out update) (reply, mongolease.Tenure, error) {
+func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out update) (reply, lease.Tenure, error) {
 	var who []bson.E
 	for _, h := range seen.Holders {
 		who = append(k.Named(h.ID), k.lock.Still(h))
@@ -179,20 +179,20 @@ func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out u
 	switch {
 	case len(who) > 0:
 	case len(seen.Line) > 0:
-		who = append(k.ours(), mongolease.Lacks(k.path(fieldID)))
+		who = append(k.ours(), lease.Lacks(k.path(fieldID)))
 	default:
-		return k.take(ctx, mongolease.TakeOver, mongobase.After, nil, k.free())
+		return k.take(ctx, lease.TakeOver, command.After, nil, k.free())
 	}
-	return k.take(ctx, mongolease.TakeOver, mongobase.After, out, append(who, still...)...)
+	return k.take(ctx, lease.TakeOver, command.After, out, append(who, still...)...)
 }
 
 // locked is the filter of the document if it has a lock of this package, with a holder or without.
 func (k *claim) locked() bson.D {
-	return append(append(slices.Clip(k.names), k.ours()...), bson.E{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(k.path(fieldID))}, bson.D{k.held()}}})
+	return append(append(slices.Clip(k.names), k.ours()...), bson.E{Key: "$or", Value: bson.A{bson.D{lease.Lacks(k.path(fieldID))}, bson.D{k.held()}}})
 }
 
 func (k *claim) cleanUp(ctx context.Context) (store.Status, error) {
-	removed, err := k.steps.Send(ctx, mongolease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Named(k.lease.ID)...), bson.D(k.leaving(true)), mongobase.After)
+	removed, err := k.steps.Send(ctx, lease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Named(k.lease.ID)...), bson.D(k.leaving(true)), command.After)
 	k.freed.add(k.lease.Key, removed.Image.Lookup("_id"))
 	return removed.Record.Status(k.lease.Key, k.base.Present()), err
 }
@@ -201,7 +201,7 @@ func (k *claim) cleanUp(ctx context.Context) (store.Status, error) {
 // the refusal comes from another unique index than the key's.
 func (k *claim) absent(refusal error) error {
 	if refusal != nil {
-		return mongoerr.Mark(refusal)
+		return server.Classified(refusal)
 	}
 	filter, err := textOf(k.names)
 	if err != nil {
@@ -219,20 +219,20 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	}
 	e := s.ending(from.ID)
 	if e != nil && e.alone() {
-		return store.Grant{}, mongoerr.NotApplied(errAlone)
+		return store.Grant{}, server.NotApplied(errAlone)
 	}
 	return s.try(ctx, to, func(ctx context.Context, c *claim) (store.Grant, error) {
 		// Waiters for one document may ask for different values of its other fields.
 		others := slices.DeleteFunc(slices.Clone(c.names), func(f bson.E) bool { return f.Key == "_id" })
 		if e.changesAny(others) { // then it may no longer be the document that was asked for
-			return store.Grant{}, mongoerr.NotApplied(errAlone)
+			return store.Grant{}, server.NotApplied(errAlone)
 		}
-		return s.steps.Transfer(ctx, from, c.lease, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+		return s.steps.Transfer(ctx, from, c.lease, func(ctx context.Context) (reply, lease.Tenure, error) {
 			u, t := s.holding(c)
 			if to.Place != "" { // the line stays as it is otherwise
 				u = u.Join(s.lock.Without(to.Place))
 			}
-			image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
+			image, err := s.modify(ctx, lease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
 			e.answered(image.Found(), err)
 			return image, t, err
 		})
@@ -252,7 +252,7 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	if from != nil {
 		which, where = append(which, from.ID), *from
 	}
-	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
+	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
 		image, err := s.takeOut(ctx, where, s.identified(bson.D{{Key: "$in", Value: which}}))
 		if err == nil {
 			s.freed.add(where.Key, image.Image.Lookup("_id"))
@@ -267,10 +267,10 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 // saves nothing.
 func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image reply, err error) {
 	if e := s.ending(r.ID); e != nil {
-		image, err = s.modify(ctx, mongolease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))
+		image, err = s.modify(ctx, lease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))
 		if err != nil || image.Found() {
 			return image, err
 		}
 	}
-	return s.modify(ctx, mongolease.Undo, r, holder, s.leaving(true))
+	return s.modify(ctx, lease.Undo, r, holder, s.leaving(true))
 }

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -91,7 +91,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 				continue
 			}
 			for _, i := range which[text] {
-				images[i] = reply{Reply: mongobase.Reply{Image: document}, Record: s.Read(document)}
+				images[i] = reply{Reply: command.Reply{Image: document}, Record: s.Read(document)}
 			}
 		}
 	}, options.Find().SetProjection(read))
@@ -112,7 +112,7 @@ func hasParent(path string, read bson.M) bool {
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	find := func(ctx context.Context) (*mongo.Cursor, error) {
 		return s.base.Soft.Find(ctx, bson.D{{Key: s.path(fieldMark), Value: shape},
-			{Key: "$or", Value: bson.A{bson.D{mongolease.Exists(s.path(fieldID))}, bson.D{mongolease.Exists(s.path(mongolease.FieldLine) + ".0")}}}},
+			{Key: "$or", Value: bson.A{bson.D{lease.Exists(s.path(fieldID))}, bson.D{lease.Exists(s.path(lease.FieldLine) + ".0")}}}},
 			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
 	}
 	read := func(doc bson.Raw) (string, record) {

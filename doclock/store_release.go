@@ -11,9 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -71,7 +71,7 @@ func (e *ending) answered(found bool, err error) {
 	case e == nil:
 	case found:
 		e.landed.Store(true)
-	case err != nil && !store.IsCertain(mongoerr.Mark(err)):
+	case err != nil && !store.IsCertain(server.Classified(err)):
 		e.doubt.Store(true)
 	}
 }
@@ -85,7 +85,7 @@ func (s *docStore) ending(id string) *ending {
 // end sets what the release of a lease does, and reports whether it did. Only the first call
 // counts: at the second one the release may be under way.
 func (s *docStore) end(id string, e *ending) (counts bool) {
-	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) {
+	s.steps.Memory.Change(id, func(l *lease.Lease[granted]) {
 		if counts = l.Own.ending == nil; counts {
 			l.Own.ending = e
 		}
@@ -108,11 +108,11 @@ func (s *docStore) Release(ctx context.Context, of store.Ending) (answer store.E
 	e := l.Own.ending
 	defer func() {
 		if e != nil && err != nil && store.IsCertain(err) && !e.doubt.Load() {
-			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[granted]) { l.Own.ending = e.otherwise })
+			s.steps.Memory.Change(r.ID, func(l *lease.Lease[granted]) { l.Own.ending = e.otherwise })
 		}
 	}()
 	if _, err := s.base.Read(ctx); err != nil {
-		return store.Ended{}, mongoerr.NotApplied(err)
+		return store.Ended{}, server.NotApplied(err)
 	}
 	var seen reply
 	answer, err = s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
@@ -129,7 +129,7 @@ func (s *docStore) Release(ctx context.Context, of store.Ending) (answer store.E
 	})
 	if l.Own.gone != nil && errors.Is(err, store.ErrGone) {
 		s.freed.add(r.Key, seen.Image.Lookup("_id"))
-		return mongolease.EndedAs(seen.Record), nil // the lease's own transaction has released it
+		return lease.EndedAs(seen.Record), nil // the lease's own transaction has released it
 	}
 	return answer, err
 }
@@ -152,7 +152,7 @@ func (s *docStore) release(ctx context.Context, of store.Ending, e *ending) (rep
 		case err != nil:
 			return reply{}, err
 		case stays:
-			return s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.staying(t))), mongobase.After)
+			return s.steps.Update(ctx, lease.Release, coll, of.Ref, conditions, bson.D(e.join(s.staying(t))), command.After)
 		}
 	}
 	if e != nil && e.remove {
@@ -160,16 +160,16 @@ func (s *docStore) release(ctx context.Context, of store.Ending, e *ending) (rep
 		if err != nil {
 			return reply{}, err
 		}
-		return s.steps.Remove(ctx, mongolease.Release, coll, filter, s.readRemoved)
+		return s.steps.Remove(ctx, lease.Release, coll, filter, s.readRemoved)
 	}
 	residue := s.residue(of.ID) || e != nil && (e.requeue || e.done)
 	if !residue && !of.Line {
-		image, err := s.steps.Update(ctx, mongolease.Release, coll, of.Ref, append(slices.Clip(conditions), s.lock.Unawaited()), bson.D(e.join(s.leaving(false))), mongobase.After)
+		image, err := s.steps.Update(ctx, lease.Release, coll, of.Ref, append(slices.Clip(conditions), s.lock.Unawaited()), bson.D(e.join(s.leaving(false))), command.After)
 		if err != nil || image.Found() {
 			return image, err
 		}
 	}
-	image, err := s.steps.Update(ctx, mongolease.Release, coll, of.Ref, conditions, bson.D(e.join(s.leavingAs(e, of.Used))), mongobase.After)
+	image, err := s.steps.Update(ctx, lease.Release, coll, of.Ref, conditions, bson.D(e.join(s.leavingAs(e, of.Used))), command.After)
 	if err == nil && !residue {
 		s.tidy(ctx, of.Ref, image)
 	}
@@ -191,33 +191,33 @@ func (s *docStore) tidy(ctx context.Context, r store.Ref, left reply) {
 	}
 	empty := append(s.ours(), s.lock.Unawaited())
 	for _, f := range []string{fieldID, fieldAttempts, fieldReadyAt, fieldDone} {
-		empty = append(empty, mongolease.Lacks(s.path(f)))
+		empty = append(empty, lease.Lacks(s.path(f)))
 	}
-	_, _ = s.steps.Update(ctx, mongolease.Last, s.base.Soft, r, empty, bson.D(s.leaving(false)), mongobase.After)
+	_, _ = s.steps.Update(ctx, lease.Last, s.base.Soft, r, empty, bson.D(s.leaving(false)), command.After)
 }
 
 // Leave takes a place out of the line of a document, and the lock if nothing is left in it. It
 // answers with the lock as it is then.
 func (s *docStore) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
-	ctx, r, none := mongobase.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
+	ctx, r, none := command.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
 	filter, err := s.steps.Where(r, s.ours())
 	if err == nil {
 		_, err = s.base.Read(ctx)
 	}
 	if err != nil {
-		return none, mongoerr.NotApplied(err)
+		return none, server.NotApplied(err)
 	}
 	var image reply
 	if p != "" { // no path of a field has an empty part
 		image, err = s.steps.StepOut(ctx, filter, p)
 	}
 	if err != nil {
-		return none, mongoerr.Mark(err)
+		return none, server.Classified(err)
 	}
 	if image.Found() {
 		s.tidy(ctx, r, image)
 	} else if image, err = s.steps.Find(ctx, r); err != nil {
-		return none, mongoerr.NotApplied(err)
+		return none, server.NotApplied(err)
 	}
 	return s.steps.Status(key, image.Record), image.Record.Foreign()
 }
@@ -234,7 +234,7 @@ func (s *docStore) residue(id string) bool {
 // which the lease goes on until the commit.
 func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) error {
 	if _, err := s.base.Read(ctx); err != nil {
-		return mongoerr.NotApplied(err)
+		return server.NotApplied(err)
 	}
 	if inTransaction(ctx) {
 		s.wroteInTransaction(r.ID)       // a renewal from now on may meet it
@@ -246,11 +246,11 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 		image, err = s.release(ctx, store.Ending{Ref: r}, e)
 	} else {
 		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
-		image, err = s.steps.Update(ctx, mongolease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), bson.D(u), mongobase.Before)
+		image, err = s.steps.Update(ctx, lease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), bson.D(u), command.Before)
 	}
 	switch {
 	case err != nil:
-		return mongoerr.Mark(err)
+		return server.Classified(err)
 	case !image.Found():
 		return s.steps.Explain(ctx, r)
 	}
@@ -268,7 +268,7 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 		if !now {
 			u = s.timed().Set(s.path(fieldBroken), reason)
 		}
-		image, err := s.modify(ctx, mongolease.Break, r, s.Holds(r.ID), u)
+		image, err := s.modify(ctx, lease.Break, r, s.Holds(r.ID), u)
 		s.freed.add(r.Key, image.Image.Lookup("_id"))
 		return image, err
 	})

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -40,19 +40,19 @@ func (s *docStore) writtenInTransaction(id string) bool {
 
 // wroteInTransaction records that a transaction of the caller has written the document.
 func (s *docStore) wroteInTransaction(id string) {
-	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) { l.Own.wroteAt = s.base.Clock.Now() })
+	s.steps.Memory.Change(id, func(l *lease.Lease[granted]) { l.Own.wroteAt = s.base.Clock.Now() })
 }
 
 // releasedInTransaction records that the caller's transaction releases the lease if it is
 // committed. A renewal that then finds nothing calls gone, because that is not a loss.
 func (s *docStore) releasedInTransaction(id string, gone func()) {
-	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) { l.Own.gone = gone })
+	s.steps.Memory.Change(id, func(l *lease.Lease[granted]) { l.Own.gone = gone })
 }
 
 // renewed records that a command sent at sent renewed the lease. A transaction that had written
 // the document before has ended: an open one would have blocked the renewal. If it was to
 // release the lease it was aborted: after a commit the renewal would have found nothing.
-func renewed(l *mongolease.Lease[granted], sent mongoclock.Moment) {
+func renewed(l *lease.Lease[granted], sent server.Moment) {
 	if sent > l.Own.wroteAt {
 		l.Own.wroteAt, l.Own.gone = 0, nil
 	}
@@ -60,7 +60,7 @@ func renewed(l *mongolease.Lease[granted], sent mongoclock.Moment) {
 
 // releasedItself handles a lease that a renewal found gone: if the lease's own transaction had
 // released it, it tells the holder.
-func releasedItself(l mongolease.Lease[granted]) {
+func releasedItself(l lease.Lease[granted]) {
 	if l.Own.gone != nil {
 		l.Own.gone()
 	}

@@ -5,18 +5,18 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 )
 
-type update = mongobase.Change
+type update = command.Change
 
 // timed returns an update that writes the server's time.
 func (s *docStore) timed() update { return update{s.lock.Timed()} }
 
 // holding returns the update that makes a claim the holder. It writes field by field: the marks
 // that outlast a holder (attempts, readyAt, done) stay.
-func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
+func (s *docStore) holding(c *claim) (update, lease.Tenure) {
 	t := s.base.Tenure(c.lease.TTL)
 	u := s.timed().Set(s.path(fieldMark), shape).Set(s.path(fieldID), c.lease.ID)
 	for _, f := range c.lease.Holder(t) {
@@ -24,7 +24,7 @@ func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 	}
 	u = u.Unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.path(fieldStamp))
 	if c.lease.Yields == "" { // the holder before may have
-		u = u.Unset(s.path(mongolease.FieldYields))
+		u = u.Unset(s.path(lease.FieldYields))
 	}
 	if c.one {
 		u = u.Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: 1}).Unset(s.path(fieldReadyAt))
@@ -45,8 +45,8 @@ func (s *docStore) leaving(residue bool) update {
 func (s *docStore) left(used time.Duration) update {
 	u := s.lock.Freed(used).Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.path(fieldStamp))
 	for _, f := range []string{
-		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
-		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, mongolease.FieldYields, fieldBroken, fieldReleased, fieldSaves,
+		fieldID, lease.FieldOwner, lease.FieldNote, lease.FieldSince,
+		lease.FieldTTL, lease.FieldBeat, lease.FieldEpoch, lease.FieldYields, fieldBroken, fieldReleased, fieldSaves,
 	} {
 		u = u.Unset(s.path(f))
 	}
@@ -75,6 +75,6 @@ func (s *docStore) leavingAs(e *ending, used time.Duration) update {
 }
 
 // staying returns the update of a release under MinHold.
-func (s *docStore) staying(t mongolease.Tenure) update {
+func (s *docStore) staying(t lease.Tenure) update {
 	return s.timed().Add("$set", s.lock.Staying(t)...)
 }

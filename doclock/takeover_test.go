@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 	"github.com/mongolock/mongolock/store"
@@ -130,7 +130,7 @@ func TestAProcessThatAsksOnceGetsADocumentThatRanOutAMinuteAgo(t *testing.T) {
 
 // takenOver has the holder renew just before a claim's take-over arrives, and reports
 // whether the document was taken over all the same.
-func takenOver(t *testing.T, way func(context.Context, *Locks[order]) error, tamper func(mongolease.Step, bson.D) bson.D) (taken bool) {
+func takenOver(t *testing.T, way func(context.Context, *Locks[order]) error, tamper func(lease.Step, bson.D) bson.D) (taken bool) {
 	inVirtualTime(t, func(t *testing.T, s *replicaSet, d dead, locks *Locks[order]) {
 		locks.store.tamper(tamper)
 		time.Sleep(deadTTL - time.Second)

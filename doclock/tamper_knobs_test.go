@@ -10,17 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 // tamper takes a safety out of the filters of a store's commands; nil: none.
-func (s *docStore) tamper(with func(mongolease.Step, bson.D) bson.D) { s.steps.Tamper = with }
+func (s *docStore) tamper(with func(lease.Step, bson.D) bson.D) { s.steps.Tamper = with }
 
 // The control: a take-over that names the holder alone.
 func TestControlATakeOverWithoutABeatEndsALiveHolder(t *testing.T) {
 	for name, way := range ways {
-		assert.True(t, takenOver(t, way, func(_ mongolease.Step, filter bson.D) bson.D {
+		assert.True(t, takenOver(t, way, func(_ lease.Step, filter bson.D) bson.D {
 			return without(filter, func(field string) bool { return field == "lock.beat" })
 		}), "%s: held all the same: the beat is not what protects", name)
 	}
@@ -89,8 +89,8 @@ func TestControlAReleaseByKeyAloneFreesTheNextHolder(t *testing.T) {
 }
 
 // anyLock leaves claims that take whatever the application keeps in the lock's place.
-func anyLock(what mongolease.Step, filter bson.D) bson.D {
-	if what != mongolease.Acquire {
+func anyLock(what lease.Step, filter bson.D) bson.D {
+	if what != lease.Acquire {
 		return filter
 	}
 	return without(filter, func(field string) bool { return field == "$or" })
@@ -98,8 +98,8 @@ func anyLock(what mongolease.Step, filter bson.D) bson.D {
 
 // dropSave leaves clean-ups of a hand-over that save nothing: the filter of the one that
 // saves matches nothing.
-func dropSave(what mongolease.Step, filter bson.D) bson.D {
-	if saves := slices.ContainsFunc(filter, func(e bson.E) bool { return e.Key == "lock.released" }); what != mongolease.Undo || !saves {
+func dropSave(what lease.Step, filter bson.D) bson.D {
+	if saves := slices.ContainsFunc(filter, func(e bson.E) bool { return e.Key == "lock.released" }); what != lease.Undo || !saves {
 		return filter
 	}
 	return append(slices.Clone(filter), bson.E{Key: "lock.nowhere", Value: 1})

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // uniqueFor is how long a unique index is trusted to exist after it was seen.
@@ -34,7 +34,7 @@ func names(fields bson.D) string {
 
 // proves reports whether some unique index has only fields among these. Without the right to
 // list indexes it is false.
-func (u *unique) proves(ctx context.Context, base *mongobase.Base, fields bson.D) (bool, error) {
+func (u *unique) proves(ctx context.Context, base *command.Collection, fields bson.D) (bool, error) {
 	key := names(fields)
 	u.mu.Lock()
 	until, seen := u.proved[key]
@@ -44,7 +44,7 @@ func (u *unique) proves(ctx context.Context, base *mongobase.Base, fields bson.D
 	}
 	coll := base.Soft
 	cursor, err := coll.Indexes().List(ctx)
-	if c := mongoerr.ClassOf(err); err != nil && (c == mongoerr.Refused || c == mongoerr.NoCommand) {
+	if c := server.ClassOf(err); err != nil && (c == server.Refused || c == server.NoCommand) {
 		return false, nil
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func covers(index bson.Raw, fields bson.D) bool {
 
 // only returns the key of the one document that has these values now, and the fields with its
 // _id: so another document that gets the values later is not locked instead.
-func only(ctx context.Context, base *mongobase.Base, fields bson.D) (string, bson.D, error) {
+func only(ctx context.Context, base *command.Collection, fields bson.D) (string, bson.D, error) {
 	cursor, err := base.Soft.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/inside/above"
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -120,7 +120,7 @@ func do(ctx context.Context, caller string, wait bool, coll *mongo.Collection, n
 type ledger struct {
 	config
 	name     string
-	base     *mongobase.Base
+	base     *command.Collection
 	locks    *doclock.Locks[document]
 	observer mongolock.Observer
 }
@@ -135,7 +135,7 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 		return nil, err
 	}
 	observer, _ := inside.Observer(above.Engine(locks)).(mongolock.Observer)
-	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks, observer: observer}, nil
+	return &ledger{config: conf, name: name, base: command.New(coll, nil), locks: locks, observer: observer}, nil
 }
 
 // look reads the document as a majority has it. It returns nil if there is no document.
@@ -143,7 +143,7 @@ func (l *ledger) look(ctx context.Context) (*document, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("once: %q: %w", l.name, context.Cause(ctx))
 	}
-	bounded, cancel := context.WithTimeout(mongobase.Bare(ctx), callBound)
+	bounded, cancel := context.WithTimeout(command.Bare(ctx), callBound)
 	defer cancel()
 	raw, err := l.base.Committed.FindOne(bounded, doclock.ID(l.name)).Raw()
 	switch {
@@ -269,7 +269,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) error {
 	unknown := false // an attempt may have been applied
 	for pauses, first := backoff.New(pauseLeast, pauseMost), true; ; first = false {
-		err := doc.Save(mongobase.Bare(ctx))
+		err := doc.Save(command.Bare(ctx))
 		if err == nil {
 			return nil
 		}

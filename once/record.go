@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -80,16 +80,16 @@ func (d *document) record() Record {
 
 // read reads a document of any shape.
 func read(raw bson.Raw) (*document, error) {
-	if v := raw.Lookup(mark); !mongobase.Is(v, int64(shape)) {
+	if v := raw.Lookup(mark); !command.Is(v, int64(shape)) {
 		what := "it has no field " + mark
 		if v.Value != nil {
-			what = fmt.Sprintf("its field %s is %s", mark, mongobase.Clip(v, 60))
+			what = fmt.Sprintf("its field %s is %s", mark, command.Clip(v, 60))
 		}
-		return nil, fmt.Errorf("once: %s: %w: %s", mongobase.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
+		return nil, fmt.Errorf("once: %s: %w: %s", command.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
 	}
 	d := new(document)
 	if err := bson.Unmarshal(raw, d); err != nil {
-		return nil, fmt.Errorf("once: %s: %w: %w", mongobase.Clip(raw.Lookup("_id"), 100), store.ErrForeign, err)
+		return nil, fmt.Errorf("once: %s: %w: %w", command.Clip(raw.Lookup("_id"), 100), store.ErrForeign, err)
 	}
 	return d, nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -17,7 +17,7 @@ const (
 	undoLeast = 50 * time.Millisecond // the pause between two attempts to take back, at first
 	undoMost  = time.Second           // … and at most
 	undoFor   = 10 * time.Minute      // bounds the attempts, for a lock without end
-	tick      = mongoclock.Tick       // the resolution of a storage's times
+	tick      = server.Tick           // the resolution of a storage's times
 	notifyFor = 2 * time.Second       // a notice is a hint
 )
 
@@ -40,7 +40,7 @@ func (o outcome) granted() Lock {
 	case o.exact:
 		l.Left = min(l.Timeout, l.ExpireAt.Sub(o.at))
 	default:
-		l.Left = mongoclock.Left(l.Timeout, 0, 0, l.ExpireAt, o.at)
+		l.Left = server.Left(l.Timeout, 0, 0, l.ExpireAt, o.at)
 	}
 	return l
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -55,7 +55,7 @@ func (d documents) lock(ctx context.Context, r Request, l Lock, w *waiter) outco
 			return e, outcome{err: c}
 		}
 		l := l
-		l.Since, l.ExpireAt = mongoclock.Ceil(now.Latest), now.end(l.Timeout)
+		l.Since, l.ExpireAt = server.Ceil(now.Latest), now.end(l.Timeout)
 		e := doc.begin(now)
 		if w != nil && doc.reserved(w.id) {
 			e.Unreserve = []string{w.id}
@@ -96,7 +96,7 @@ func (d documents) refresh(ctx context.Context, token string, timeout time.Durat
 // A lock that was refreshed since has another timeout, or runs out at least that timeout after
 // the end. (Two locks without end cannot be told apart.)
 func (d documents) dropRevived(ctx context.Context, wrote Lock, was time.Time) (settled bool, err error) {
-	if wrote.Timeout != Infinite && !wrote.ExpireAt.Before(mongoclock.Ceil(was.Add(wrote.Timeout))) {
+	if wrote.Timeout != Infinite && !wrote.ExpireAt.Before(server.Ceil(was.Add(wrote.Timeout))) {
 		return true, nil // only a little too late, so it may be the later refresh: let it run out
 	}
 	_, err = d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {

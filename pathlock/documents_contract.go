@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // A keeper keeps one document for each tree, and has the clock that judges its locks: in memory or
@@ -59,7 +59,7 @@ func (c interval) end(timeout time.Duration) time.Time {
 	if timeout == Infinite {
 		return time.Time{}
 	}
-	return mongoclock.Ceil(c.Latest.Add(timeout))
+	return server.Ceil(c.Latest.Add(timeout))
 }
 
 func (c interval) exact() bool { return c.Earliest.Equal(c.Latest) }

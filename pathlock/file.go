@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -144,7 +144,7 @@ func (d *files) read(tree string) (seen fileSeen, now interval, err error) {
 	shows, moved := d.clock.now(&f)
 	// A file keeps milliseconds. A time that is written is rounded up, and the time that judges
 	// is rounded down: otherwise a lock would be over up to a millisecond before its time.
-	now = interval{Earliest: mongoclock.Floor(shows), Latest: mongoclock.Ceil(shows)}
+	now = interval{Earliest: server.Floor(shows), Latest: server.Ceil(shows)}
 	seen = fileSeen{doc: newDocument(), boot: f.Boot, zero: f.Zero, size: len(text), moved: moved}
 	for _, l := range f.Locks {
 		l.Lock.moved = l.Moved

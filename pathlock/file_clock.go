@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // acrossBoots is how far the wall clock may be off, from one start of the host to the next,
@@ -24,7 +24,7 @@ func (t timepiece) now(f *fileTree) (now time.Time, moved bool) {
 	boot, up, wall := t.host.Boot(), t.host.Now(), t.wall().Round(0).UTC()
 	made := !f.At.IsZero() // otherwise the tree has no file
 	if made && f.Boot == boot {
-		if now := f.Zero.Add(up); !mongoclock.Ceil(now).Before(f.At) {
+		if now := f.Zero.Add(up); !server.Ceil(now).Before(f.At) {
 			return now, false
 		}
 	}
@@ -43,9 +43,9 @@ func (f *fileTree) move(now time.Time) {
 	for i := range f.Locks {
 		l := &f.Locks[i]
 		by := min(ago, acrossBoots-l.Moved)
-		l.Since, l.Moved = mongoclock.Ceil(l.Since.Add(by)), l.Moved+max(0, by)
+		l.Since, l.Moved = server.Ceil(l.Since.Add(by)), l.Moved+max(0, by)
 		if !l.ExpireAt.IsZero() {
-			l.ExpireAt = mongoclock.Ceil(l.ExpireAt.Add(by))
+			l.ExpireAt = server.Ceil(l.ExpireAt.Add(by))
 		}
 	}
 	if !f.Watched.IsZero() {

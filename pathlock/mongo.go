@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/feed"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -33,7 +33,7 @@ import (
 //	mongo_word.go      the word of waiters and watchers
 //	mongo_watch.go     the events of a Watch
 type Mongo struct {
-	base  *mongobase.Base
+	base  *command.Collection
 	wakes store.Feed // beside the collection
 
 	noIndex bool
@@ -57,10 +57,10 @@ func WithoutIndex() MongoOption {
 // It sends nothing. It sets its own write concerns, read concern and read preference. The
 // collection must not be sharded.
 func OnMongo(coll *mongo.Collection, opts ...MongoOption) (*Mongo, error) {
-	return onMongo(coll, mongoclock.Monotonic(), opts...)
+	return onMongo(coll, server.Monotonic(), opts...)
 }
 
-func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...MongoOption) (*Mongo, error) {
+func onMongo(coll *mongo.Collection, now func() server.Moment, opts ...MongoOption) (*Mongo, error) {
 	m := new(Mongo)
 	err := apply("MongoOption", m, opts)
 	if coll == nil {
@@ -69,8 +69,8 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...Mongo
 	if err != nil {
 		return nil, err
 	}
-	m.base = mongobase.New(coll, now)
-	m.wakes = mongofeed.Beside(m.base)
+	m.base = command.New(coll, now)
+	m.wakes = feed.Beside(m.base)
 	m.base.Unsharded = true // the look between insert and grant must be of one primary
 	return m, nil
 }
@@ -93,7 +93,7 @@ const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make
 // EnsureIndex makes the indexes, unless they exist. The first Lock does so too, unless
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	_, err := m.base.Soft.Indexes().CreateMany(ctx, mongoIndexes())
 	if err == nil {
 		return nil

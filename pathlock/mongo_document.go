@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // The document of a lock:
@@ -77,16 +77,16 @@ type record struct {
 	granted, ended time.Time
 
 	// The following are of a lock that this process is adding:
-	sent, got mongoclock.Moment // when it was sent, and when that was answered
-	by        mongobase.Bearing // the clock and epoch that its dates go by
-	again     bool              // its time has to begin again
+	sent, got server.Moment  // when it was sent, and when that was answered
+	by        server.Bearing // the clock and epoch that its dates go by
+	again     bool           // its time has to begin again
 }
 
 // readRecord refuses a document that this version did not write: the lock of a newer version
 // must not be overlooked.
 func readRecord(raw bson.Raw) (r record, err error) {
 	r.Token, _ = raw.Lookup("_id").StringValueOK()
-	if mark := raw.Lookup(fieldMark); !mongobase.Is(mark, mongoVersion) {
+	if mark := raw.Lookup(fieldMark); !command.Is(mark, mongoVersion) {
 		return r, fmt.Errorf("%w: in a document of the tree %q is %v, not %d", ErrForeign, fieldMark, mark, mongoVersion)
 	}
 	text := func(field string) string {
@@ -94,7 +94,7 @@ func readRecord(raw bson.Raw) (r record, err error) {
 		return s
 	}
 	date := func(field string) time.Time {
-		t, _ := mongobase.Time(raw.Lookup(field))
+		t, _ := command.Time(raw.Lookup(field))
 		return t
 	}
 	r.state, r.Path, r.Mode, r.Depth = text(fieldState), text(fieldPath), Mode(text(fieldMode)), Depth(text(fieldDepth))
@@ -127,7 +127,7 @@ func (r *record) encoded(tree string) bson.D {
 		{Key: fieldPath, Value: l.Path}, {Key: fieldMode, Value: string(l.Mode)}, {Key: fieldDepth, Value: string(l.Depth)},
 		{Key: fieldTimeout, Value: int64(l.Timeout)},
 		{Key: fieldSince, Value: l.Since}, {Key: fieldUntil, Value: r.until},
-		{Key: fieldTTL, Value: mongobase.Millis(l.Timeout)}, {Key: fieldEpoch, Value: r.epoch},
+		{Key: fieldTTL, Value: command.Millis(l.Timeout)}, {Key: fieldEpoch, Value: r.epoch},
 		{Key: fieldRev, Value: r.rev},
 	}
 	if len(l.Owner) > 0 {

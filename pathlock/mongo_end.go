@@ -6,9 +6,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // release removes a lock with one command.
@@ -16,7 +15,7 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	now, err := m.clock(ctx, nil)
 	if err != nil {
 		return outcome{fault: err}
@@ -52,12 +51,12 @@ func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own
 	w, err := m.standing(ctx)
 	if err != nil {
 		if !sure(err) {
-			err = mongoerr.NotApplied(err)
+			err = server.NotApplied(err)
 		}
 		return outcome{fault: err}, true
 	}
 	sent := m.base.Clock.Now()
-	var reply mongobase.Reply
+	var reply command.Reply
 	if w.watches(now) {
 		reply, err = m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), withoutKeys(options.Before))
 	} else {
@@ -68,7 +67,7 @@ func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own
 	}
 	switch {
 	case err != nil:
-		return outcome{fault: mongoerr.Mark(err)}, true
+		return outcome{fault: server.Classified(err)}, true
 	case !reply.Found():
 		return o, false
 	}
@@ -119,7 +118,7 @@ func (m *mongoTree) end(ctx context.Context, now interval, r *record) (gone bool
 // takeBack removes a lock in the session of its attempt, so that a late command of the attempt
 // is refused.
 func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, err error) {
-	return m.base.Undo(ctx, token, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
+	return m.base.Undo(ctx, token, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
 		now, err := m.clock(ctx, nil)
 		if err != nil {
 			return false, err
@@ -165,7 +164,7 @@ func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 	if err != nil || !enough || !w.watches(now) {
 		return err == nil && w.heard(now)
 	}
-	r.until = mongoclock.Ceil(now.Latest)
+	r.until = server.Ceil(now.Latest)
 	d := r.encoded(m.name)
 	if !r.granted.IsZero() {
 		d = append(d, bson.E{Key: fieldGranted, Value: r.granted})

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // A verdict holds what a request finds in its way.
@@ -29,7 +28,7 @@ func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
 
 // judge sorts the records that were seen. mine is the lock of the request, if it was added.
 func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight, d *doubts) (v verdict, err error) {
-	if v.now, err = m.judging(mongobase.Bare(ctx), s.records); err != nil {
+	if v.now, err = m.judging(command.Bare(ctx), s.records); err != nil {
 		return v, err
 	}
 	var others []*record
@@ -44,7 +43,7 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 	}
 	j, err := m.judged(ctx, r.about(), v.now, s, others)
 	if err != nil {
-		return v, mongoerr.NotApplied(err)
+		return v, server.NotApplied(err)
 	}
 	held := newDocument()
 	for _, o := range others {
@@ -66,9 +65,9 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 // doubts holds what a Lock remembers of locks in its way that may yet be withdrawn. No safety
 // depends on it: a lock that will be withdrawn may be treated as one that stays.
 type doubts struct {
-	trip time.Duration     // the longest time that one of its commands took, with what passed before it
-	last mongoclock.Moment // when it last had an answer
-	seen map[string]mongoclock.Moment
+	trip time.Duration // the longest time that one of its commands took, with what passed before it
+	last server.Moment // when it last had an answer
+	seen map[string]server.Moment
 	next time.Duration // the next pause
 
 	met       map[string]bool // the locks that were in doubt when the request was first refused
@@ -79,7 +78,7 @@ type doubts struct {
 
 // answered counts a command. Where a process stands still between its commands, because it
 // has no processor, others may as well.
-func (d *doubts) answered(sent, at mongoclock.Moment) {
+func (d *doubts) answered(sent, at server.Moment) {
 	if d.last == 0 {
 		d.last = sent
 	}
@@ -89,7 +88,7 @@ func (d *doubts) answered(sent, at mongoclock.Moment) {
 
 // about reports whether a lock is in doubt: it was added a moment ago by the server's clock,
 // and was first seen a moment ago by this process's own.
-func (d *doubts) about(o *record, now interval, at mongoclock.Moment) bool {
+func (d *doubts) about(o *record, now interval, at server.Moment) bool {
 	moment := min(max(doubtLeast, doubtTrips*d.trip), doubtMost)
 	if now.Earliest.Sub(o.Since) >= moment {
 		return false
@@ -97,7 +96,7 @@ func (d *doubts) about(o *record, now interval, at mongoclock.Moment) bool {
 	first, known := d.seen[o.Token]
 	if !known {
 		if d.seen == nil {
-			d.seen = make(map[string]mongoclock.Moment)
+			d.seen = make(map[string]server.Moment)
 		}
 		d.seen[o.Token] = at
 		return true

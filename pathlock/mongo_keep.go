@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // drop removes records that have run out, if they have not changed since they were seen.
@@ -16,7 +16,7 @@ import (
 func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err error) {
 	cleared = true
 	for _, o := range v.drop {
-		gone, err := m.end(mongobase.Bare(ctx), v.now, o)
+		gone, err := m.end(command.Bare(ctx), v.now, o)
 		if err != nil {
 			return false, err
 		}
@@ -29,7 +29,7 @@ func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err erro
 // after a failover would be in the way until it runs out. A watcher that was told of all locks
 // meanwhile may know the lock, if it was there for long.
 func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doubts) error {
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	now := m.lately()
 	d.withdrew, d.heard = true, d.heard || s.word.heard(now)
 	filter := bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}
@@ -47,7 +47,7 @@ func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doub
 // removed it meanwhile.
 func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcome, again bool) {
 	if mine.again {
-		_ = m.base.Sure(mongobase.Bare(ctx)) // get the clock, which may be another one now
+		_ = m.base.Sure(command.Bare(ctx)) // get the clock, which may be another one now
 	}
 	by := m.base.Bearing()
 	now := clockOf(by)
@@ -66,7 +66,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	}
 	o.lock = mine.Lock
 	if len(update) > 0 {
-		reply, err := m.base.Modify(mongobase.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
+		reply, err := m.base.Modify(command.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
 			append(update, bson.E{Key: "$currentDate", Value: dates}), onlyAt())
 		at, ok := m.drawn(reply)
 		switch {
@@ -86,7 +86,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 		}
 	}
 	if !o.changed && m.base.Clock.Now().Sub(s.sent) > wordFresh {
-		o.changed, o.heard = m.tellLate(mongobase.Bare(ctx), mine.Token)
+		o.changed, o.heard = m.tellLate(command.Bare(ctx), mine.Token)
 	}
 	m.own.keep(mine.Lock)
 	return o, false
@@ -95,12 +95,12 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 // lately returns the server's clock as it is known.
 func (m *mongoTree) lately() interval {
 	reading, _ := m.base.Known()
-	return interval{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
+	return interval{Earliest: reading.Earliest, Latest: server.Ceil(reading.Latest)}
 }
 
 // clockOf returns the clock that a write goes by.
-func clockOf(by mongobase.Bearing) interval {
-	return interval{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
+func clockOf(by server.Bearing) interval {
+	return interval{Earliest: by.Earliest, Latest: server.Ceil(by.Latest)}
 }
 
 // until returns what a lock's record says of its end.

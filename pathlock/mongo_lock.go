@@ -9,9 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 const (
@@ -75,7 +74,7 @@ func (m *mongoTree) attempts(ctx context.Context, r Request, l Lock, w *waiter, 
 
 // crowded reports whether a lock of this tree was refused lately.
 func (m *mongoTree) crowded() bool {
-	last := mongoclock.Moment(m.refused.Load())
+	last := server.Moment(m.refused.Load())
 	return last != 0 && m.base.Clock.Now().Sub(last) < crowdedFor
 }
 
@@ -84,7 +83,7 @@ func (m *mongoTree) crowded() bool {
 // is answered at once.
 func (m *mongoTree) peek(ctx context.Context, r Request, w *waiter, d *doubts) (o outcome, free bool) {
 	for {
-		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), maxListed+2)
+		s, err := m.find(command.Bare(ctx), m.base.Soft, m.inTheWay(r), maxListed+2)
 		d.last = m.base.Clock.Now()
 		if err != nil {
 			return outcome{fault: err}, false
@@ -126,7 +125,7 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w *wa
 	mine, useless := w.reservation(c, known.reserved, now)
 	unsaid := !known.waited.After(now.Latest.Add(wordFor / 2))
 	if unsaid || mine != nil {
-		if _, err := m.leaveWord(mongobase.Bare(ctx), fieldWaited, mine, useless...); err != nil {
+		if _, err := m.leaveWord(command.Bare(ctx), fieldWaited, mine, useless...); err != nil {
 			return o // the caller polls
 		}
 	}
@@ -177,7 +176,7 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 // lock there changes only its time.
 func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcome) {
 	var mine *record
-	err := m.base.Try(ctx, l.Token, callBound, func(ctx context.Context, _ *mongobase.Attempt) (certain bool, err error) {
+	err := m.base.Try(ctx, l.Token, callBound, func(ctx context.Context, _ *command.Attempt) (certain bool, err error) {
 		by := m.base.Bearing()
 		now := clockOf(by)
 		l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
@@ -186,7 +185,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 		d.answered(r.Sent, r.Seen())
 		mine.sent, mine.got = r.Sent, r.Seen()
 		if err != nil {
-			err = mongobase.RefusedOrUnknown(r, err)
+			err = command.RefusedOrUnknown(r, err)
 		}
 		return err == nil || sure(err), err
 	})
@@ -201,7 +200,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 
 // insert inserts a document unless there is one with its ID, with the server's time. It reads no
 // image: a command that returns one is more work for a server.
-func (m *mongoTree) insert(ctx context.Context, id string, document bson.D) (mongobase.Reply, error) {
+func (m *mongoTree) insert(ctx context.Context, id string, document bson.D) (command.Reply, error) {
 	update := bson.D{
 		{Key: "$setOnInsert", Value: document},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
@@ -219,7 +218,7 @@ func (m *mongoTree) saw(mine, seen *record) {
 		return
 	}
 	mine.at = seen.at
-	m.base.Timed(mongobase.Reply{Sent: mine.sent}, seen.at)
+	m.base.Timed(seen.at, mine.sent)
 	mine.again = mine.again || !m.base.Believes(mine.by, mine.at, mine.sent, mine.got)
 }
 
@@ -246,7 +245,7 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 		cleared, err := m.drop(ctx, v)
 		switch {
 		case err != nil:
-			return s, outcome{fault: mongoerr.NotApplied(err)}, false
+			return s, outcome{fault: server.NotApplied(err)}, false
 		case cleared && !s.full && !v.doubtful():
 			return s, o, true
 		}
@@ -263,7 +262,7 @@ func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool
 	more := d.undecided
 	if full { // there were too many to read them all
 		d.undecided = 0
-		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
+		n, err := m.base.Soft.CountDocuments(command.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {
 			more = 1

@@ -9,9 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // stale is the age from which on a sample's drift would make locks noticeably too long.
@@ -21,9 +20,9 @@ const stale = 10 * time.Minute
 type sight struct {
 	word    word
 	records []record
-	sent    mongoclock.Moment
-	seen    mongoclock.Moment // when the answer came
-	full    bool              // the find was cut off: there may be more
+	sent    server.Moment
+	seen    server.Moment // when the answer came
+	full    bool          // the find was cut off: there may be more
 }
 
 // filter returns the filter of a find: for these locks, by their numbers, and for the tree's
@@ -83,7 +82,7 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 	s.sent = m.base.Clock.Now()
 	cursor, err := coll.Find(ctx, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
 	if err != nil {
-		return s, mongoerr.NotApplied(err)
+		return s, server.NotApplied(err)
 	}
 	defer cursor.Close(ctx)
 	told, n := false, int64(0)
@@ -105,7 +104,7 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 		s.records = append(s.records, r)
 	}
 	if err := cursor.Err(); err != nil {
-		return s, mongoerr.NotApplied(err)
+		return s, server.NotApplied(err)
 	}
 	s.full, s.seen = limit > 0 && n >= limit, m.base.Clock.Now()
 	if s.full && !told { // it was among those cut off
@@ -127,7 +126,7 @@ func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts
 	if m.base.Kind().Set {
 		coll = m.base.Committed
 	}
-	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), maxListed+3) // 3 more, for the word and the lock itself
+	s, err := m.find(command.Bare(ctx), coll, m.inTheWay(r, token), maxListed+3) // 3 more, for the word and the lock itself
 	d.answered(s.sent, m.base.Clock.Now())
 	return s, err
 }
@@ -150,7 +149,7 @@ func (m *mongoTree) readClock(records []record) (now interval, enough bool) {
 	if !known {
 		return interval{}, false
 	}
-	now = interval{Earliest: r.Earliest, Latest: mongoclock.Ceil(r.Latest)}
+	now = interval{Earliest: r.Earliest, Latest: server.Ceil(r.Latest)}
 	if r.Fresh {
 		return now, true
 	}
@@ -170,7 +169,7 @@ func (m *mongoTree) readClock(records []record) (now interval, enough bool) {
 func (m *mongoTree) sample(ctx context.Context, records []record) error {
 	if !m.base.Kind().Router {
 		if _, _, err := m.base.Hello(ctx); err != nil {
-			return mongoerr.NotApplied(err)
+			return server.NotApplied(err)
 		}
 	}
 	if !m.base.Kind().Router || len(records) == 0 {
@@ -180,17 +179,17 @@ func (m *mongoTree) sample(ctx context.Context, records []record) error {
 		bson.D{{Key: "_id", Value: records[0].Token}, {Key: fieldMark, Value: mongoVersion}},
 		bson.D{{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}}, onlyAt())
 	if err != nil {
-		return mongoerr.NotApplied(err)
+		return server.NotApplied(err)
 	}
 	m.drawn(r)
 	return nil
 }
 
 // drawn takes the time in an answer as a sample, and returns it.
-func (m *mongoTree) drawn(r mongobase.Reply) (at time.Time, ok bool) {
-	at, ok = mongobase.Time(r.Image.Lookup(fieldAt))
+func (m *mongoTree) drawn(r command.Reply) (at time.Time, ok bool) {
+	at, ok = command.Time(r.Image.Lookup(fieldAt))
 	if ok {
-		m.base.Timed(r, at)
+		m.base.Timed(at, r.Sent)
 	}
 	return at, ok
 }
@@ -205,7 +204,7 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*document, inter
 	if err := notStarted(ctx); err != nil {
 		return err
 	}
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	s, err := m.find(ctx, m.base.Soft, m.partFilter(p), 0)
 	if err != nil {
 		return err
@@ -232,7 +231,7 @@ func (m *mongoTree) document(ctx context.Context, about string, now interval, s 
 	}
 	j, err := m.judged(ctx, about, now, s, past)
 	if err != nil {
-		return nil, mongoerr.NotApplied(err)
+		return nil, server.NotApplied(err)
 	}
 	d := newDocument()
 	for i := range s.records {

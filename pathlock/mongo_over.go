@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // again is the shortest time after which to look again at a lock that has run out but is not
@@ -19,8 +19,8 @@ const again = 10 * time.Millisecond
 // mark returns what is needed to judge whether a lock is over. Its revision serves as its beat:
 // a value that no other write has. These eight bytes of it are the writing process and its
 // count.
-func (r *record) mark() mongobase.Mark {
-	return mongobase.Mark{ID: r.Token, Beat: int64(binary.BigEndian.Uint64(r.rev[4:])), Epoch: r.epoch, TTL: r.ttl, ExpireAt: r.until} //nolint:gosec // its bits
+func (r *record) mark() server.HolderState {
+	return server.HolderState{ID: r.Token, Beat: int64(binary.BigEndian.Uint64(r.rev[4:])), Epoch: r.epoch, TTL: r.ttl, ExpireAt: r.until} //nolint:gosec // its bits
 }
 
 func (r *record) finite() bool { return r.until.Before(never) }
@@ -39,7 +39,7 @@ type judgement struct {
 // be known to be silent.
 func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *sight, records []*record) (judgement, error) {
 	j := judgement{m: m, about: "paths\x00" + m.name + "\x00" + about, now: now}
-	var marks []mongobase.Mark
+	var marks []server.HolderState
 	for _, r := range records {
 		if r.state == stateGranted && r.finite() {
 			marks = append(marks, r.mark())
@@ -49,7 +49,7 @@ func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *s
 		return j, nil
 	}
 	var err error
-	j.over, err = m.base.Judge(mongobase.Bare(ctx), j.about, marks, s.sent, s.seen)
+	j.over, err = m.base.Judge(command.Bare(ctx), j.about, marks, s.sent, s.seen)
 	return j, err
 }
 
@@ -63,7 +63,7 @@ func (j *judgement) ranOut(r *record) bool {
 func (j *judgement) shown(r *record) Lock {
 	l := r.Lock
 	if r.finite() && !r.until.After(j.now.Latest) {
-		l.ExpireAt = mongoclock.Ceil(j.now.Latest.Add(again))
+		l.ExpireAt = server.Ceil(j.now.Latest.Add(again))
 		if known := j.m.base.KnownBy(j.about, r.mark(), j.now.Latest); known.After(l.ExpireAt) {
 			l.ExpireAt = known
 		}
@@ -80,15 +80,15 @@ func (r Request) about() string { return fmt.Sprint("lock\x00", r.Path, "\x00", 
 func (m *mongoTree) lapsed(r *record) bool {
 	by := m.base.Bearing()
 	if by.Sure && r.epoch == by.Epoch {
-		return !r.until.After(mongoclock.Ceil(by.Latest))
+		return !r.until.After(server.Ceil(by.Latest))
 	}
-	return !by.Earliest.Before(r.until.Add(mongobase.LongPast))
+	return !by.Earliest.Before(r.until.Add(server.LongPast))
 }
 
 // notLapsed is the same as the condition of a filter.
 func (m *mongoTree) notLapsed() bson.D {
 	by := m.base.Bearing()
-	later := bson.D{{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: mongoclock.Ceil(by.Latest)}}}}
+	later := bson.D{{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: server.Ceil(by.Latest)}}}}
 	if !by.Sure {
 		return nil
 	}

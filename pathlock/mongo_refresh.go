@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 var (
@@ -29,9 +29,9 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	if err := m.base.Sure(ctx); err != nil {
-		return outcome{fault: mongoerr.NotApplied(err)}
+		return outcome{fault: server.NotApplied(err)}
 	}
 	if (timeout == Infinite || timeout > quickly) && m.base.Bearing().Sure {
 		if o, done := m.refreshAtOnce(ctx, token, timeout, least); done {
@@ -54,7 +54,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 			return outcome{fault: notStarted(ctx)}
 		}
 		if err := m.base.Sure(ctx); err != nil {
-			return outcome{fault: mongoerr.NotApplied(err)}
+			return outcome{fault: server.NotApplied(err)}
 		}
 	}
 }
@@ -76,13 +76,13 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		filter = append(filter, bson.E{Key: fieldTimeout, Value: int64(timeout)})
 	}
 	reply, err := m.base.Modify(ctx, m.base.Durable, filter, bson.D{
-		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: mongobase.Millis(timeout)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: command.Millis(timeout)}}},
 		{Key: "$set", Value: bson.D{{Key: fieldTimeout, Value: int64(timeout)}, {Key: fieldRev, Value: bson.NewObjectID()}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}, withoutKeys(options.After))
 	switch {
 	case err != nil:
-		return outcome{fault: mongoerr.Mark(err)}, true
+		return outcome{fault: server.Classified(err)}, true
 	case !reply.Found():
 		return o, false
 	}
@@ -113,13 +113,13 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 		bson.D{
 			{Key: "$set", Value: bson.D{
 				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: rev},
-				{Key: fieldTTL, Value: mongobase.Millis(l.Timeout)}, {Key: fieldEpoch, Value: by.Epoch},
+				{Key: fieldTTL, Value: command.Millis(l.Timeout)}, {Key: fieldEpoch, Value: by.Epoch},
 			}},
 			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 		}, onlyAt())
 	switch {
 	case err != nil:
-		return outcome{fault: mongoerr.Mark(err)}, true
+		return outcome{fault: server.Classified(err)}, true
 	case !reply.Found():
 		return o, false
 	}
@@ -133,7 +133,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	o = outcome{lock: l, at: at, changed: until(l).Before(was)}
 	if oneClock := by.Sure && r.epoch == by.Epoch; oneClock && !at.Before(was) {
 		o.revived = func(ctx context.Context) (bool, error) {
-			ctx = mongobase.Bare(ctx)
+			ctx = command.Bare(ctx)
 			now, err := m.clock(ctx, nil)
 			if err == nil {
 				_, err = m.end(ctx, now, &record{Lock: l, state: stateGranted, rev: rev})

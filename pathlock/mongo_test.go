@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
@@ -247,7 +247,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	f := newMongo(t)
 	near := f.tree(f.storage())
 	start := time.Now()
-	far, err := onMongo(f.storage().base.Soft, func() mongoclock.Moment { return mongoclock.Moment(time.Hour + time.Since(start)) })
+	far, err := onMongo(f.storage().base.Soft, func() server.Moment { return server.Moment(time.Hour + time.Since(start)) })
 	require.NoError(t, err)
 	tree := f.tree(far)
 	_, err = tree.Lock(f.ctx(), exclusively("/warm"))

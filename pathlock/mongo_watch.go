@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 const (
@@ -50,7 +50,7 @@ func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Dura
 	if err := notStarted(ctx); err != nil {
 		return nil, 0, err
 	}
-	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), callBound)
+	ctx, cancel := context.WithTimeout(command.Bare(ctx), callBound)
 	defer cancel()
 	if err := w.base.Sure(ctx); err != nil {
 		return nil, 0, wrap(err)
@@ -338,6 +338,6 @@ func (w *mongoWatcher) sweep(ctx context.Context, now interval) {
 	_, _ = w.base.Soft.DeleteMany(ctx, bson.D{
 		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
 		{Key: fieldState, Value: bson.D{{Key: "$in", Value: bson.A{stateReleased, stateExpired}}}},
-		{Key: fieldEnded, Value: bson.D{{Key: "$lt", Value: mongoclock.Floor(now.Earliest.Add(-buriedFor))}}},
+		{Key: fieldEnded, Value: bson.D{{Key: "$lt", Value: server.Floor(now.Earliest.Add(-buriedFor))}}},
 	})
 }

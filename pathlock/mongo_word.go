@@ -9,9 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // The word of a tree says that a process waits or watches. Each look of a Lock reads it along
@@ -32,14 +31,14 @@ type word struct {
 type knownWord struct {
 	mu   sync.Mutex // protects the rest
 	word word
-	sent mongoclock.Moment // of the command that read it
+	sent server.Moment // of the command that read it
 	read bool
 
-	waits      bool              // it says that a process waits
-	waitsSince mongoclock.Moment // since when this process knows that
+	waits      bool          // it says that a process waits
+	waitsSince server.Moment // since when this process knows that
 }
 
-func (k *knownWord) learn(w word, sent mongoclock.Moment) {
+func (k *knownWord) learn(w word, sent server.Moment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.read || sent >= k.sent {
@@ -48,7 +47,7 @@ func (k *knownWord) learn(w word, sent mongoclock.Moment) {
 }
 
 // unsettled returns for how long other processes may not know yet that this one waits.
-func (k *knownWord) unsettled(now mongoclock.Moment) time.Duration {
+func (k *knownWord) unsettled(now server.Moment) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.waits {
@@ -65,7 +64,7 @@ func (k *knownWord) ended() {
 }
 
 // fresh returns the word, if it was read recently.
-func (k *knownWord) fresh(now mongoclock.Moment) (word, bool) {
+func (k *knownWord) fresh(now server.Moment) (word, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.word, k.read && now.Sub(k.sent) <= wordFresh
@@ -97,15 +96,15 @@ func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	switch {
 	case mark.IsZero():
 		return w, fmt.Errorf("%w: the document %q has no %q", ErrForeign, m.name, fieldMark)
-	case mongobase.Is(mark, 1):
+	case command.Is(mark, 1):
 		return w, fmt.Errorf("%w: the document %q holds the locks of an older version: remove it when they have run out", ErrForeign, m.name)
-	case !mongobase.Is(mark, mongoVersion):
+	case !command.Is(mark, mongoVersion):
 		return w, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, m.name, fieldMark, mark, mongoVersion)
 	case tree != m.name:
 		return w, fmt.Errorf("%w: the document %q is marked as ours, and is not", ErrForeign, m.name)
 	}
-	w.waited, _ = mongobase.Time(raw.Lookup(fieldWaited))
-	w.watched, _ = mongobase.Time(raw.Lookup(fieldWatched))
+	w.waited, _ = command.Time(raw.Lookup(fieldWaited))
+	w.watched, _ = command.Time(raw.Lookup(fieldWatched))
 	w.reserved = readReserved(raw.Lookup(fieldReserved))
 	return w, nil
 }
@@ -118,7 +117,7 @@ func readReserved(v bson.RawValue) (all []reservation) {
 		entry, _ := e.Value().DocumentOK()
 		path, _ := entry.Lookup(fieldPath).StringValueOK()
 		depth, _ := entry.Lookup(fieldDepth).StringValueOK()
-		until, ok := mongobase.Time(entry.Lookup(fieldUntil))
+		until, ok := command.Time(entry.Lookup(fieldUntil))
 		if clean, err := Clean(path); ok && err == nil && clean == path {
 			all = append(all, reservation{ID: e.Key(), Path: path, Depth: Depth(depth), Until: until})
 		}
@@ -134,7 +133,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 	if err != nil {
 		return until, err
 	}
-	until = mongoclock.Ceil(now.Latest.Add(wordFor))
+	until = server.Ceil(now.Latest.Add(wordFor))
 	set, unset := bson.D{{Key: fieldOn, Value: wordNumber(m.name)}}, bson.D{}
 	if mine != nil {
 		set = append(set, bson.E{Key: reservedBy(mine.ID), Value: bson.D{
@@ -152,11 +151,11 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 	if len(unset) > 0 {
 		update = append(update, bson.E{Key: "$unset", Value: unset})
 	}
-	write := func() (mongobase.Reply, error) {
-		return m.base.Modify(ctx, m.base.Soft, m.ownWord(), update, mongobase.Upsert)
+	write := func() (command.Reply, error) {
+		return m.base.Modify(ctx, m.base.Soft, m.ownWord(), update, command.Upsert)
 	}
 	r, err := write()
-	if mongoerr.ClassOf(err) == mongoerr.DuplicateID { // the document is a stranger's, or another process was quicker
+	if server.ClassOf(err) == server.DuplicateID { // the document is a stranger's, or another process was quicker
 		seen, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: m.name}})
 		if err != nil {
 			return until, err
@@ -170,8 +169,8 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 	} else if err != nil {
 		return until, err
 	}
-	at, _ := mongobase.Time(r.Image.Lookup(fieldAt))
-	m.base.Timed(r, at)
+	at, _ := command.Time(r.Image.Lookup(fieldAt))
+	m.base.Timed(at, r.Sent)
 	w, err := m.readWord(r.Image)
 	if err == nil {
 		m.learn(w, r.Sent)
@@ -188,12 +187,12 @@ func reservedBy(id string) string { return fieldReserved + "." + id }
 
 // unreserve removes a waiter's reservation.
 func (m *mongoTree) unreserve(ctx context.Context, id string) outcome {
-	r, err := m.base.Modify(mongobase.Bare(ctx), m.base.Soft, m.ownWord(), bson.D{
+	r, err := m.base.Modify(command.Bare(ctx), m.base.Soft, m.ownWord(), bson.D{
 		{Key: "$unset", Value: bson.D{{Key: reservedBy(id), Value: ""}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}, options.FindOneAndUpdate().SetReturnDocument(options.After))
 	if err != nil {
-		return outcome{fault: mongoerr.Mark(err)}
+		return outcome{fault: server.Classified(err)}
 	}
 	w, err := m.readWord(r.Image)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
@@ -13,10 +13,10 @@ import (
 var NewWithStore = newWithStore
 
 // NewMongo is the store that New uses.
-func NewMongo(coll *mongo.Collection) jobs.Store { return jobs.NewMongo(coll, mongoclock.Monotonic()) }
+func NewMongo(coll *mongo.Collection) jobs.Store { return jobs.NewMongo(coll, server.Monotonic()) }
 
 // NewMongoStoreAt is the same on another local clock.
-func NewMongoStoreAt(coll *mongo.Collection, now func() mongoclock.Moment) jobs.Store {
+func NewMongoStoreAt(coll *mongo.Collection, now func() server.Moment) jobs.Store {
 	return jobs.NewMongo(coll, now)
 }
 

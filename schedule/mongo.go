@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/inside/above"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
@@ -20,7 +20,7 @@ func New(coll *mongo.Collection, opts ...Option) (*Scheduler, error) {
 		_, err := newConfig(opts)
 		return nil, errors.Join(errors.New("schedule: New: the collection is nil"), err)
 	}
-	m := jobs.NewMongo(coll, mongoclock.Monotonic())
+	m := jobs.NewMongo(coll, server.Monotonic())
 	s, err := newWithStore(m, opts...)
 	if err == nil {
 		m.LogTo(s.logger)

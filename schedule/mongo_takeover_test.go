@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/schedule"
@@ -22,7 +22,7 @@ import (
 
 // afterElection is a store whose primary was elected after the others have written. Its clock
 // is ahead of that of the primary before.
-func afterElection(t *testing.T, name string, election bson.ObjectID, ahead time.Duration, now func() mongoclock.Moment) *storeFixture {
+func afterElection(t *testing.T, name string, election bson.ObjectID, ahead time.Duration, now func() server.Moment) *storeFixture {
 	t.Helper()
 	line := &testserver.Line{}
 	line.Set(func(command string, c bson.Raw) testserver.Fate {
@@ -46,7 +46,7 @@ func repeatAfterElection(t *testing.T, same bool, mode func(*jobs.Claim)) (rival
 	testserver.Need(t, "atomic")
 	name := fresh()
 	old := bson.ObjectID{1}
-	f := afterElection(t, name, old, 0, mongoclock.Monotonic())
+	f := afterElection(t, name, old, 0, server.Monotonic())
 	run = f.ask(0)
 	run.TTL = 30 * time.Second
 	mode(&run)
@@ -56,8 +56,8 @@ func repeatAfterElection(t *testing.T, same bool, mode func(*jobs.Claim)) (rival
 		election = old
 	}
 	var passed time.Duration
-	monotonic := mongoclock.Monotonic()
-	rival = afterElection(t, name, election, 50*time.Second, func() mongoclock.Moment { return monotonic().Add(passed) })
+	monotonic := server.Monotonic()
+	rival = afterElection(t, name, election, 50*time.Second, func() server.Moment { return monotonic().Add(passed) })
 	rival.job = f.job
 	state := rival.state()
 	require.Len(t, state.Runs, 1)

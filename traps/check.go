@@ -6,20 +6,21 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // Check asks the primary, with four or five commands, what the deployment is. What it does not tell,
 // because a right is missing, stays unknown: the storage engine, the configuration of the set and the
 // journal take the role clusterMonitor. Check fails only if the server does not answer hello.
 func Check(ctx context.Context, client *mongo.Client) (Deployment, error) {
-	ctx = mongobase.Bare(ctx)
-	hello, old, err := mongobase.SayHello(ctx, client.Database("admin"))
+	ctx = command.Bare(ctx)
+	hello, old, err := server.SayHello(ctx, client.Database("admin"))
 	if err != nil {
 		return Deployment{}, err
 	}
 	d := said(hello)
-	d.NoHello, d.NoRetries = old, !mongobase.Retries(client)
+	d.NoHello, d.NoRetries = old, !server.Retries(client)
 	if info, err := run(ctx, client, "buildInfo"); err == nil {
 		d.build(info)
 	}
@@ -46,7 +47,7 @@ func run(ctx context.Context, client *mongo.Client, command string) (bson.Raw, e
 
 // said returns what a server's hello tells.
 func said(hello bson.Raw) Deployment {
-	kind := mongobase.KindOf(hello)
+	kind := server.KindOf(hello)
 	hosts := texts(hello.Lookup("hosts"))
 	return Deployment{
 		Router: kind.Router, Standalone: !kind.Set, NoSessions: !kind.Sessions, Hosts: hosts,

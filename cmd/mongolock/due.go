@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -95,7 +95,7 @@ func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string
 		if failed == nil {
 			return claim, nil
 		}
-		if mongoerr.ClassOf(failed).Sent() {
+		if server.ClassOf(failed).Sent() {
 			sent = claim
 		}
 		var stands due

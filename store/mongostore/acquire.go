@@ -6,15 +6,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
 // A claim is one claim on its way through the commands of its attempt.
 type claim struct {
-	*mongolease.Claim
+	*lease.Claim
 	stands bool // the line was joined, or the place in it refreshed; once is enough
 }
 
@@ -26,9 +26,9 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 		return store.Grant{}, err
 	}
 	if err := s.refuseUnfitOnce(ctx); err != nil {
-		return store.Grant{}, mongoerr.NotApplied(err)
+		return store.Grant{}, server.NotApplied(err)
 	}
-	return s.steps.Try(ctx, c, func(within context.Context, begun *mongolease.Claim) (g store.Grant, err error) {
+	return s.steps.Try(ctx, c, func(within context.Context, begun *lease.Claim) (g store.Grant, err error) {
 		claim := s.claim(begun)
 		if c.Mode == store.Exclusive {
 			g, err = s.acquire(within, claim)
@@ -42,7 +42,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	})
 }
 
-func (s *Store) claim(begun *mongolease.Claim) *claim {
+func (s *Store) claim(begun *lease.Claim) *claim {
 	begun.Names, begun.Ours = bson.D{{Key: "_id", Value: begun.Key}}, ours(begun.Key)
 	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
 		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
@@ -80,7 +80,7 @@ func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 	}
 	t := s.tenure(c)
 	image, err := s.insert(ctx, c, c.document(t), t)
-	if mongoerr.ClassOf(err) != mongoerr.DuplicateID {
+	if server.ClassOf(err) != server.DuplicateID {
 		return s.steps.Answer(ctx, c.Claim, image, t, err)
 	}
 	c.Attempt.Answered(image.Reply, true)
@@ -127,17 +127,17 @@ func (s *Store) absent(key string) error {
 
 // insert sends the upsert of a claim. Its filter names a revision that only the document which
 // it makes can have: it finds nothing but its own twin.
-func (s *Store) insert(ctx context.Context, c *claim, update mongobase.Change, t mongolease.Tenure) (reply, error) {
-	return s.write(ctx, mongolease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, mongobase.Upsert)
+func (s *Store) insert(ctx context.Context, c *claim, update command.Change, t lease.Tenure) (reply, error) {
+	return s.write(ctx, lease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, command.Upsert)
 }
 
 // takeOffer takes a key that nobody holds, by the claim's place alone: while that is the first
 // in line nobody else is granted the key.
-func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
+func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, lease.Tenure, error) {
 	t := s.tenure(c)
 	update := c.document(t).Set(fieldRev, t.Rev).Join(lock.Without(c.Place))
 	filter := ours(c.Key, unheld, lock.At(0, c.Place))
-	image, err := s.write(ctx, mongolease.Offer, c, filter, update, withoutWaits)
+	image, err := s.write(ctx, lease.Offer, c, filter, update, withoutWaits)
 	return image, t, err
 }
 
@@ -145,7 +145,7 @@ func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, mongolease.Tenu
 // and the beat of each holder that it drops. A renewal does not change rev, so the filter must
 // not match a holder that was renewed since, or left. Nor does a waiter change it: the filter names
 // those in line before the claim.
-func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bson.E, out mongobase.Change) (reply, mongolease.Tenure, error) {
+func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bson.E, out command.Change) (reply, lease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
 	for _, h := range seen.Holders {
 		named = append(named, holder(h.ID).Still(h))
@@ -153,32 +153,32 @@ func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bso
 	named = append(named, still...)
 	t := s.tenure(c)
 	update := c.document(t).Set(fieldRev, t.Rev).Join(out)
-	image, err := s.write(ctx, mongolease.TakeOver, c, ours(c.Key, named...), update, mongobase.After)
+	image, err := s.write(ctx, lease.TakeOver, c, ours(c.Key, named...), update, command.After)
 	return image, t, err
 }
 
-var withoutWaits = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: mongolease.FieldWaits, Value: 0}})
+var withoutWaits = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: lease.FieldWaits, Value: 0}})
 
 // write sends the update of a claim. It reads no more of the after-image than a grant
 // needs.
-func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filter bson.D, update mongobase.Change, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+func (s *Store) write(ctx context.Context, what lease.Step, c *claim, filter bson.D, update command.Change, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
 	return s.steps.SendReading(ctx, what, s.base.Durable, filter, bson.D(update), opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
 }
 
 // document returns the update that makes the claim the key's only holder. It writes the whole
 // map of holders. The caller adds the revision.
-func (c *claim) document(t mongolease.Tenure) mongobase.Change {
-	return mongobase.Change{
+func (c *claim) document(t lease.Tenure) command.Change {
+	return command.Change{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.Holder(t)}}},
-			{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
+			{Key: fieldExpireAt, Value: command.Date(t.Until)},
 		}},
 		stampAt,
 	}
 }
 
-func (s *Store) tenure(c *claim) mongolease.Tenure {
+func (s *Store) tenure(c *claim) lease.Tenure {
 	t := s.base.Tenure(c.TTL)
 	t.Rev = newRev()
 	return t

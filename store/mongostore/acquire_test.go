@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
@@ -93,14 +93,14 @@ func TestOneOfManyTriesOnAKeyWins(t *testing.T) {
 
 // renewedMeanwhile takes a key over whose holder is renewed between the look and the swap, to
 // last until then.
-func renewedMeanwhile(t *testing.T, until time.Time) (dead mongolease.Holder, lost bool) {
+func renewedMeanwhile(t *testing.T, until time.Time) (dead lease.Holder, lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through)
 	victim := exclusiveClaim("k", time.Minute)
 	f.acquire(f.another(), victim)
 	f.expire(victim.Ref, time.Hour)
-	renewed := mongolease.Extend("", holder(victim.ID), mongolease.Tenure{
+	renewed := lease.Extend("", holder(victim.ID), lease.Tenure{
 		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
 	})
 	swaps := 0
@@ -223,8 +223,8 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 func trustedTooLong(t *testing.T, ttl time.Duration) (late time.Duration, left time.Duration) {
 	t.Helper()
 	f := newFixture(t)
-	awake, slept := mongoclock.Monotonic(), atomic.Int64{}
-	s := open(f.coll, config{noIndex: true, now: func() mongoclock.Moment {
+	awake, slept := server.Monotonic(), atomic.Int64{}
+	s := open(f.coll, config{noIndex: true, now: func() server.Moment {
 		return awake().Add(-time.Duration(slept.Load()))
 	}})
 	_, err := s.Look(f.ctx(), []string{"k"})

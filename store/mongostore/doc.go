@@ -16,8 +16,8 @@
 // code follows row by row.
 //
 // The steps that doclock shares (renewals, grants, the line, what a refusal means) belong to
-// internal/mongo/mongolease. The collection under the library's own concerns, the server, its clock
-// and the session of a claim belong to internal/mongo/mongobase.
+// internal/mongo/lease. The collection under the library's own concerns, the server, its clock
+// and the session of a claim belong to internal/mongo/command and server.
 //
 // [mongolock.New]: https://pkg.go.dev/github.com/mongolock/mongolock#New
 package mongostore

@@ -12,8 +12,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -24,12 +24,12 @@ const (
 	fieldHolders  = "holders"
 	fieldExpireAt = "expireAt"
 	fieldRev      = "rev"
-	fieldAt       = mongolease.FieldAt
-	fieldLine     = mongolease.FieldLine
+	fieldAt       = lease.FieldAt
+	fieldLine     = lease.FieldLine
 
 	// The fields of a holder.
-	fieldBroken = mongolease.FieldBroken
-	fieldStamp  = mongolease.FieldStamp
+	fieldBroken = lease.FieldBroken
+	fieldStamp  = lease.FieldStamp
 )
 
 // shape is the version of the document's shape. As the value of fieldMark it also marks the
@@ -39,7 +39,7 @@ const shape = 1
 // A record is a document as read. If the document is a stranger's, or has our mark but not our
 // shape, the record has only its key and the reason.
 type record struct {
-	mongolease.Document
+	lease.Document
 	key  string
 	size int // in bytes
 
@@ -67,20 +67,20 @@ func readRecord(raw bson.Raw) record {
 		case fieldHolders:
 			holders = v
 		case fieldExpireAt:
-			r.expireAt, hasEnd = mongobase.Time(v)
+			r.expireAt, hasEnd = command.Time(v)
 			hasEnd = hasEnd && r.expireAt.UnixMilli() >= 0 // as a place in line asks: otherwise its waiter would not learn why it is refused
 		case fieldRev:
 			r.rev, hasRev = v.AsInt64OK()
 		case fieldAt:
-			r.At, _ = mongobase.Time(v)
-		case mongolease.FieldFreed:
-			r.Freed, _ = mongobase.Time(v)
-		case mongolease.FieldUsed:
+			r.At, _ = command.Time(v)
+		case lease.FieldFreed:
+			r.Freed, _ = command.Time(v)
+		case lease.FieldUsed:
 			ms, _ := v.AsInt64OK()
 			r.Used = time.Duration(ms) * time.Millisecond
 		case fieldLine:
 			line = v
-		case mongolease.FieldWaits:
+		case lease.FieldWaits:
 			waits = v
 		case fieldStamp:
 			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
@@ -89,8 +89,8 @@ func readRecord(raw bson.Raw) record {
 	switch {
 	case mark.IsZero():
 		return r.strange("no field " + fieldMark)
-	case !mongobase.Is(mark, shape):
-		return r.strange(fmt.Sprintf("%s: %s", fieldMark, mongobase.Clip(mark, 40)))
+	case !command.Is(mark, shape):
+		return r.strange(fmt.Sprintf("%s: %s", fieldMark, command.Clip(mark, 40)))
 	case !hasMode:
 		return r.malformed(raw, fieldMode)
 	case !hasRev:
@@ -101,7 +101,7 @@ func readRecord(raw bson.Raw) record {
 		return r.malformed(raw, fieldHolders)
 	}
 	var hasLine bool
-	if r.Line, hasLine = mongolease.ReadLine(line, waits); !hasLine {
+	if r.Line, hasLine = lease.ReadLine(line, waits); !hasLine {
 		return r.malformed(raw, fieldLine)
 	}
 	return r
@@ -117,10 +117,10 @@ func keyOf(e bson.RawElement) []byte {
 // write itself: that the claim is there, the server's time, and who waits.
 func readGrant(raw bson.Raw, id string) record {
 	var r record
-	r.Line, _ = mongolease.ReadLine(raw.Lookup(fieldLine), bson.RawValue{})
-	r.At, _ = mongobase.Time(raw.Lookup(fieldAt))
-	if _, err := raw.LookupErr(fieldHolders, id); err == nil && mongobase.Is(raw.Lookup(fieldMark), shape) {
-		r.Holders = []mongolease.Holder{{Holder: store.Holder{ID: id}}}
+	r.Line, _ = lease.ReadLine(raw.Lookup(fieldLine), bson.RawValue{})
+	r.At, _ = command.Time(raw.Lookup(fieldAt))
+	if _, err := raw.LookupErr(fieldHolders, id); err == nil && command.Is(raw.Lookup(fieldMark), shape) {
+		r.Holders = []lease.Holder{{Holder: store.Holder{ID: id}}}
 	}
 	return r
 }
@@ -134,7 +134,7 @@ func (r *record) readHolders(v bson.RawValue) bool {
 	if err != nil {
 		return false
 	}
-	r.Holders = make([]mongolease.Holder, 0, len(elements))
+	r.Holders = make([]lease.Holder, 0, len(elements))
 	for _, e := range elements {
 		h, ok := readHolder(e.Key(), e.Value())
 		if !ok {
@@ -142,7 +142,7 @@ func (r *record) readHolders(v bson.RawValue) bool {
 		}
 		r.Holders = append(r.Holders, h)
 	}
-	slices.SortFunc(r.Holders, func(a, b mongolease.Holder) int {
+	slices.SortFunc(r.Holders, func(a, b lease.Holder) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return true
@@ -151,15 +151,15 @@ func (r *record) readHolders(v bson.RawValue) bool {
 // malformed returns the record of a document with our mark but not our shape. Its holders
 // cannot be known, so it is left alone like any stranger's document.
 func (r record) malformed(raw bson.Raw, field string) record {
-	return r.strange(fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40)))
+	return r.strange(fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, command.Clip(raw.Lookup(field), 40)))
 }
 
 func (r record) strange(why string) record {
-	return record{key: r.key, Document: mongolease.Document{Stranger: why}}
+	return record{key: r.key, Document: lease.Document{Stranger: why}}
 }
 
-func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
-	h := mongolease.Holder{Holder: store.Holder{ID: id}}
+func readHolder(id string, v bson.RawValue) (lease.Holder, bool) {
+	h := lease.Holder{Holder: store.Holder{ID: id}}
 	doc, ok := v.DocumentOK()
 	if !ok || id == "" || strings.ContainsAny(id, ".$\x00") { // no filter could name it
 		return h, false
@@ -194,18 +194,18 @@ func ours(key string, more ...bson.E) bson.D {
 // the command that joins a line: no other goes to a document unread that names nothing of ours but the mark.
 // $type looks into an array, and so does the mark: hence no field may have an element.
 var sound = []bson.E{
-	mongolease.Lacks(fieldMark + ".0"), mongolease.Lacks(fieldExpireAt + ".0"),
-	mongolease.IsA(fieldMode, "string"), mongolease.Lacks(fieldMode + ".0"),
-	mongolease.IsA(fieldRev, "number"), mongolease.Lacks(fieldRev + ".0"),
-	mongolease.IsA(fieldHolders, "object"), mongolease.Lacks(fieldHolders + ".0"),
+	lease.Lacks(fieldMark + ".0"), lease.Lacks(fieldExpireAt + ".0"),
+	lease.IsA(fieldMode, "string"), lease.Lacks(fieldMode + ".0"),
+	lease.IsA(fieldRev, "number"), lease.Lacks(fieldRev + ".0"),
+	lease.IsA(fieldHolders, "object"), lease.Lacks(fieldHolders + ".0"),
 	lock.Lined(),
 }
 
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
-func exists(path string) bson.E { return mongolease.Exists(path) }
+func exists(path string) bson.E { return lease.Exists(path) }
 
-func holder(id string) mongolease.Fields { return mongolease.Fields(fieldHolders + "." + id) }
+func holder(id string) lease.Fields { return lease.Fields(fieldHolders + "." + id) }
 
 // newRev returns the revision that a claim writes: a number that no document of this key has
 // had. Its 52 bits, and what moveRev adds, are exact in a shell whose numbers are doubles.
@@ -222,7 +222,7 @@ func newRev() int64 {
 var moveRev = bson.E{Key: "$inc", Value: bson.D{{Key: fieldRev, Value: int64(1)}}}
 
 // lock is the path of the fields of a lock, which are the document's.
-const lock = mongolease.Fields("")
+const lock = lease.Fields("")
 
 // unheld is the condition that a key has no holder, and unawaited that nobody waits for it.
 var (

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 	"github.com/mongolock/mongolock/store"
 )
@@ -47,12 +47,12 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 		r := readRecord(raw)
 		_ = r.Status("k", now)
 		_, _ = r.Holder("ID")
-		end, _ := mongobase.Time(bson.Raw(raw).Lookup(fieldExpireAt))
+		end, _ := command.Time(bson.Raw(raw).Lookup(fieldExpireAt))
 		if r.Stranger == "" && !r.expireAt.Equal(end) {
 			t.Errorf("taken for ours: %+v", r)
 		}
 		for _, h := range r.Holders {
-			at, ok := mongobase.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
+			at, ok := command.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
 			assert.True(t, ok, "a holder without an end of its own: %+v", h)
 			assert.True(t, h.ExpireAt.Equal(at), "a holder without an end of its own: %+v", h)
 		}
@@ -91,8 +91,8 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 	raw, err := bson.Marshal(append(bson.D{
 		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"},
 		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
-			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: mongolease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
-			{Key: mongolease.FieldTTL, Value: int64(1000)}, {Key: mongolease.FieldBeat, Value: int64(1)}, {Key: mongolease.FieldEpoch, Value: bson.ObjectID{3}},
+			{Key: lease.FieldOwner, Value: "me"}, {Key: lease.FieldNote, Value: ""}, {Key: lease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
+			{Key: lease.FieldTTL, Value: int64(1000)}, {Key: lease.FieldBeat, Value: int64(1)}, {Key: lease.FieldEpoch, Value: bson.ObjectID{3}},
 		}}}},
 		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: int64(1)}, {Key: fieldAt, Value: now},
 	}, more...))
@@ -111,8 +111,8 @@ func marshalled(t testing.TB, d bson.D) []byte {
 // mark is not touched by a claim, a release or a renewal, whatever else is in it.
 func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	f.Add(lockDocument(f))
-	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", "s:b:2"}}, bson.E{Key: mongolease.FieldWaits, Value: bson.D{
-		{Key: "x:a:1", Value: bson.D{{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldSeen, Value: bson.DateTime(1)}}}, {Key: "s:b:2", Value: 1},
+	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", "s:b:2"}}, bson.E{Key: lease.FieldWaits, Value: bson.D{
+		{Key: "x:a:1", Value: bson.D{{Key: lease.FieldOwner, Value: "me"}, {Key: lease.FieldSeen, Value: bson.DateTime(1)}}}, {Key: "s:b:2", Value: 1},
 	}}))
 	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", 7}}))
 	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: "x:a:1"}))
@@ -127,7 +127,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 		if record.Stranger == "" && (len(record.mode) == 0 && record.rev == 0 && record.expireAt.IsZero()) {
 			t.Fatal("taken for ours with nothing in it")
 		}
-		if !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
+		if !command.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
 			leftAlone(t, raw)
 		}
 	})
@@ -166,10 +166,10 @@ func leftAlone(t *testing.T, raw []byte) {
 		return
 	}
 	before := db.Docs("d.c")
-	claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
-	tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
+	claim := &claim{Claim: &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
+	tenure := lease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
 	update := bson.D(claim.document(tenure).Set(fieldRev, tenure.Rev))
-	renewal := mongolease.Extend("", holder("ID"), mongolease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
+	renewal := lease.Extend("", holder("ID"), lease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
 	for _, command := range []bson.D{
 		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: int64(1)})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
 		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
@@ -196,8 +196,8 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 			return // no client takes them
 		}
 		now := time.UnixMilli(1_767_225_600_000)
-		claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
-		tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
+		claim := &claim{Claim: &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
+		tenure := lease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
 		set := claim.document(tenure).Set(fieldRev, tenure.Rev)[0].Value.(bson.D)
 		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
 		r := readRecord(raw)

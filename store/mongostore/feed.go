@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/feed"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -31,7 +31,7 @@ func FeedOn(coll *mongo.Collection) (store.Feed, error) {
 	if coll == nil {
 		return nil, errors.New("mongostore: FeedOn: the collection is nil")
 	}
-	return mongofeed.Beside(mongobase.New(coll, nil)), nil
+	return feed.Beside(command.New(coll, nil)), nil
 }
 
 func init() {

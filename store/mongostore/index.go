@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -27,7 +27,7 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return err
 	}
-	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
+	_, err := s.base.Soft.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
 			SetName(indexName).
@@ -50,8 +50,8 @@ func (s *Store) refuseUnfitOnce(ctx context.Context) error {
 			return nil
 		}
 		db, name, why := s.base.Soft.Database(), s.base.Soft.Name(), ""
-		specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
-		if class := mongoerr.ClassOf(err); err != nil && class != mongoerr.Refused && class != mongoerr.NoCommand {
+		specs, err := db.ListCollectionSpecifications(command.Bare(ctx), bson.D{{Key: "name", Value: name}})
+		if class := server.ClassOf(err); err != nil && class != server.Refused && class != server.NoCommand {
 			return err
 		}
 		for _, c := range specs {

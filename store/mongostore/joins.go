@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/swept"
 )
 
@@ -15,7 +15,7 @@ import (
 type joinGates struct {
 	mu     sync.Mutex // protects gates and shared; never held across a command
 	gates  map[string]*joinGate
-	shared swept.Map[string, mongoclock.Moment] // keys found shared, and until when that counts
+	shared swept.Map[string, server.Moment] // keys found shared, and until when that counts
 
 	lost atomic.Int64 // joins that lost a race, for the tests
 }
@@ -60,17 +60,17 @@ func (q *joinGates) leave(key string, g *joinGate) {
 	}
 }
 
-func (q *joinGates) saw(key string, now mongoclock.Moment, shared bool) {
+func (q *joinGates) saw(key string, now server.Moment, shared bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !shared {
 		delete(q.shared.All, key)
 		return
 	}
-	q.shared.Put(key, now.Add(sharedFor), func(_ string, until mongoclock.Moment) bool { return until < now })
+	q.shared.Put(key, now.Add(sharedFor), func(_ string, until server.Moment) bool { return until < now })
 }
 
-func (q *joinGates) expected(key string, now mongoclock.Moment) bool {
+func (q *joinGates) expected(key string, now server.Moment) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return now < q.shared.All[key]

@@ -7,17 +7,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/store"
 )
 
-// A layout tells the steps of internal/mongo/mongolease how the documents look.
-type layout struct{ base *mongobase.Base }
+// A layout tells the steps of internal/mongo/lease how the documents look.
+type layout struct{ base *command.Collection }
 
 func (layout) Name(r store.Ref) (bson.D, error) { return bson.D{{Key: "_id", Value: r.Key}}, nil }
 
-func (layout) Fields(id string) mongolease.Fields { return holder(id) }
+func (layout) Fields(id string) lease.Fields { return holder(id) }
 
 func (layout) Named(string) []bson.E { return []bson.E{{Key: fieldMark, Value: shape}} }
 
@@ -40,7 +40,7 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 	found := make(map[string]reply, len(ids))
 	err := l.base.FindAll(ctx, coll, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, len(ids), func(document bson.Raw) {
 		r := readRecord(document)
-		found[r.key] = reply{Reply: mongobase.Reply{Image: document}, Record: r}
+		found[r.key] = reply{Reply: command.Reply{Image: document}, Record: r}
 	})
 	images := make([]reply, len(refs))
 	for i, key := range keys {

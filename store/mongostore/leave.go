@@ -7,18 +7,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
 // Leave takes a place out of the line, and removes a document that has nothing else. It answers
 // with the key as it is then.
 func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	if _, err := s.base.Read(ctx); err != nil {
-		return store.Status{Key: key}, mongoerr.NotApplied(err)
+		return store.Status{Key: key}, server.NotApplied(err)
 	}
 	var image reply
 	var err error
@@ -26,12 +26,12 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Sta
 		image, err = s.steps.StepOut(ctx, ours(key), p)
 	}
 	if err != nil {
-		return store.Status{Key: key}, mongoerr.Mark(err)
+		return store.Status{Key: key}, server.Classified(err)
 	}
 	if image.Found() {
 		s.last(ctx, key, image.Record, s.base.Soft)
 	} else if image, err = s.find(ctx, key); err != nil {
-		return store.Status{Key: key}, mongoerr.NotApplied(err)
+		return store.Status{Key: key}, server.NotApplied(err)
 	}
 	return s.steps.Status(key, image.Record), image.Record.Foreign()
 }
@@ -45,15 +45,15 @@ func (s *Store) dropping(r store.Ref, used time.Duration) bson.D {
 		u = append(u, moveRev)
 		if _, known := s.base.Known(); known { // otherwise the end stays as it is
 			_, until := s.base.Now().Expiry(store.PlaceFor) // by which the TTL index goes, for the sake of the line
-			u = u.Set(fieldExpireAt, mongobase.Date(until))
+			u = u.Set(fieldExpireAt, command.Date(until))
 		}
 	}
 	return bson.D(u)
 }
 
 // drop removes a holder that a filter finds, and ends the document if nothing is left in it.
-func (s *Store) drop(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, used time.Duration, coll *mongo.Collection) (reply, error) {
-	image, err := s.steps.Send(ctx, what, coll, filter, s.dropping(r, used), mongobase.After)
+func (s *Store) drop(ctx context.Context, what lease.Step, r store.Ref, filter bson.D, used time.Duration, coll *mongo.Collection) (reply, error) {
+	image, err := s.steps.Send(ctx, what, coll, filter, s.dropping(r, used), command.After)
 	if err == nil && image.Found() {
 		s.last(ctx, r.Key, image.Record, coll)
 	}
@@ -67,7 +67,7 @@ func (s *Store) drop(ctx context.Context, what mongolease.Step, r store.Ref, fil
 // same: an empty document blocks no claim, and the next one takes it over.
 func (s *Store) last(ctx context.Context, key string, seen record, coll *mongo.Collection) {
 	if seen.Foreign() == nil && len(seen.Holders) == 0 && len(seen.Line) == 0 {
-		_, _ = s.remove(ctx, mongolease.Last, coll, ours(key, unheld, unawaited))
+		_, _ = s.remove(ctx, lease.Last, coll, ours(key, unheld, unawaited))
 	}
 }
 

@@ -10,27 +10,26 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/feed"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
 // A Store keeps the holders of each key in one document of a collection. New makes one.
 type Store struct {
-	base *mongobase.Base
-	feed *mongofeed.Feed
+	base *command.Collection
+	feed *feed.Feed
 
 	noIndex    bool
-	fit        atomic.Bool      // nothing was found against the collection
-	unfit      mongobase.Shared // for the question whether there is
-	indexed    atomic.Bool      // the first grant made the index, or tried to
+	fit        atomic.Bool   // nothing was found against the collection
+	unfit      server.Shared // for the question whether there is
+	indexed    atomic.Bool   // the first grant made the index, or tried to
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	steps mongolease.Steps[record, int64] // remembers the revision of each exclusive grant
+	steps lease.Steps[record, int64] // remembers the revision of each exclusive grant
 	joins joinGates
 }
 
@@ -43,8 +42,8 @@ func (o option) apply(c *config) error { return o(c) }
 
 type config struct {
 	noIndex bool
-	logger  *slog.Logger             // default: slog.Default()
-	now     func() mongoclock.Moment // default: the monotonic clock; tests have their own
+	logger  *slog.Logger         // default: slog.Default()
+	now     func() server.Moment // default: the monotonic clock; tests have their own
 }
 
 // WithoutIndex leaves making the TTL index to the caller: the first grant does not make it. The
@@ -93,14 +92,14 @@ func open(coll *mongo.Collection, conf config) *Store {
 		conf.logger = slog.Default()
 	}
 	s := &Store{
-		base:    mongobase.New(coll, conf.now),
+		base:    command.New(coll, conf.now),
 		noIndex: conf.noIndex,
 		logger:  conf.logger,
 	}
-	s.feed = mongofeed.Beside(s.base)
+	s.feed = feed.Beside(s.base)
 	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s.base}, s
 	s.steps.Sound = sound
-	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev int64) {
+	s.steps.Remembers = func(c *lease.Claim, _ reply, t lease.Tenure) (rev int64) {
 		if c.Mode == store.Exclusive {
 			rev = t.Rev
 		}
@@ -111,10 +110,10 @@ func open(coll *mongo.Collection, conf config) *Store {
 }
 
 // A reply is the image that one command answered.
-type reply = mongolease.Image[record]
+type reply = lease.Image[record]
 
 // remove deletes one document. Nothing is left of it, and nobody was in line.
-func (s *Store) remove(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
+func (s *Store) remove(ctx context.Context, what lease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
 	return s.steps.Remove(ctx, what, coll, filter, func(bson.Raw) record { return record{} })
 }
 
@@ -127,7 +126,7 @@ func knownMode(mode store.Mode) error {
 	case store.Exclusive, store.Shared, store.Permits:
 		return nil
 	}
-	return mongoerr.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
+	return server.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
 
 func held(r store.Ref) []bson.E {

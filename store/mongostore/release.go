@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -31,11 +31,11 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error
 			return reply{}, err
 		case stays:
 			conditions, update := s.laterRelease(e.Ref, t)
-			return s.steps.Update(ctx, mongolease.Release, coll, e.Ref, conditions, update, mongobase.After)
+			return s.steps.Update(ctx, lease.Release, coll, e.Ref, conditions, update, command.After)
 		}
-		what := mongolease.Release
+		what := lease.Release
 		if e.Mode != store.Exclusive {
-			what = mongolease.Leave
+			what = lease.Leave
 		}
 		return s.releaseNow(ctx, what, e.Ref, append(bson.D{{Key: "_id", Value: e.Key}}, held(e.Ref)...), e.Line, e.Used, coll)
 	}, func(ctx context.Context) (reply, error) { return s.finish(ctx, e.Ref, coll) })
@@ -43,7 +43,7 @@ func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error
 
 // releaseNow deletes the document of an exclusive holder, if nobody is in line; that is a guess,
 // unless somebody is known to be. Any other holder leaves the document.
-func (s *Store) releaseNow(ctx context.Context, what mongolease.Step, r store.Ref, filter bson.D, line bool, used time.Duration, coll *mongo.Collection) (reply, error) {
+func (s *Store) releaseNow(ctx context.Context, what lease.Step, r store.Ref, filter bson.D, line bool, used time.Duration, coll *mongo.Collection) (reply, error) {
 	if r.Mode == store.Exclusive && !line {
 		if image, err := s.remove(ctx, what, coll, append(slices.Clip(filter), unawaited)); err != nil || image.Found() {
 			return image, err
@@ -54,8 +54,8 @@ func (s *Store) releaseNow(ctx context.Context, what mongolease.Step, r store.Re
 
 // laterRelease is the release under MinHold: the holder stays with a mark, so that it can no
 // longer be renewed or handed over.
-func (s *Store) laterRelease(r store.Ref, t mongolease.Tenure) (conditions []bson.E, update bson.D) {
-	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
+func (s *Store) laterRelease(r store.Ref, t lease.Tenure) (conditions []bson.E, update bson.D) {
+	end := bson.E{Key: fieldExpireAt, Value: command.Date(t.Until)}
 	set := bson.D(holder(r.ID).Staying(t))
 	if r.Mode == store.Exclusive {
 		update = bson.D{{Key: "$set", Value: append(set, end)}, moveRev, stampAt}
@@ -74,12 +74,12 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	filter := ours(r.Key, exists(fieldHolders+"."+r.ID))
 	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
 		if now {
-			return s.releaseNow(ctx, mongolease.Break, r, append(filter, inMode(r.Mode)), false, 0, s.base.Durable)
+			return s.releaseNow(ctx, lease.Break, r, append(filter, inMode(r.Mode)), false, 0, s.base.Durable)
 		}
-		return s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
+		return s.steps.Send(ctx, lease.Break, s.base.Durable, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
 			moveRev,
 			stampAt,
-		}, mongobase.After)
+		}, command.After)
 	})
 }

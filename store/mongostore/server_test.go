@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
@@ -91,7 +91,7 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			assert.Equal(t, "findAndModify new: true query: {_id: k, mongolock: 1, holders."+c.ID+": {$exists: true}} "+
 				"update: {$currentDate: {at: true, stamp: {$type: timestamp}}} writeConcern: {w: majority, j: true}", sent[len(sent)-1])
 			r := f.document("k")
-			assert.Equal(t, mongobase.Token(r.Stamp), g.Token, "token %d, stamp %v", g.Token, r.Stamp)
+			assert.Equal(t, command.Token(r.Stamp), g.Token, "token %d, stamp %v", g.Token, r.Stamp)
 			assert.Positive(t, g.Token, "token %d, stamp %v", g.Token, r.Stamp)
 		})
 	}
@@ -204,8 +204,8 @@ func TestACollectionThatIsShardedLaterIsNoticed(t *testing.T) {
 	t.Parallel()
 	f, line := asRouter(t, unsharded)
 	var passed time.Duration
-	monotonic := mongoclock.Monotonic()
-	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.DiscardHandler), now: func() mongoclock.Moment {
+	monotonic := server.Monotonic()
+	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.DiscardHandler), now: func() server.Moment {
 		return monotonic().Add(passed)
 	}})
 	f.acquire(f.store, exclusiveClaim("before", time.Second))
@@ -225,9 +225,9 @@ func TestAStepOfTheServersClockIsLoggedAndNoDateIsTrustedAfterIt(t *testing.T) {
 	testserver.Need(t, "operationtime", "!router")
 	f := newFixture(t)
 	var passed time.Duration
-	monotonic := mongoclock.Monotonic()
+	monotonic := server.Monotonic()
 	var log bytes.Buffer
-	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.NewTextHandler(&log, nil)), now: func() mongoclock.Moment {
+	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.NewTextHandler(&log, nil)), now: func() server.Moment {
 		return monotonic().Add(passed)
 	}})
 	f.acquire(f.store, exclusiveClaim("before", time.Minute))
@@ -274,11 +274,11 @@ func (f *fixture) shifted(by time.Duration) *Store {
 	line := &testserver.Line{}
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
-			if at, ok := mongobase.Time(r.Lookup("localTime")); ok && ourHello(name, c) {
+			if at, ok := command.Time(r.Lookup("localTime")); ok && ourHello(name, c) {
 				return testserver.Edit(r, []string{"localTime"}, bson.E{Key: "localTime", Value: at.Add(by)})
 			}
 			value, ok := r.Lookup("value").DocumentOK()
-			if at, timed := mongobase.Time(value.Lookup("at")); ok && timed {
+			if at, timed := command.Time(value.Lookup("at")); ok && timed {
 				return testserver.Edit(r, []string{"value"}, bson.E{Key: "value", Value: testserver.Edit(value, []string{"at"}, bson.E{Key: "at", Value: at.Add(by)})})
 			}
 			return testserver.Edit(r, nil)

@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -33,7 +33,7 @@ const (
 func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	leave, err := s.joins.enter(ctx, c.Key)
 	if err != nil {
-		return store.Grant{}, mongoerr.NotApplied(err)
+		return store.Grant{}, server.NotApplied(err)
 	}
 	defer leave()
 	image, err := s.firstLook(ctx, c)
@@ -44,7 +44,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 		if !image.Found() {
 			t := s.tenure(c)
 			reply, err := s.insert(ctx, c, c.document(t), t)
-			if mongoerr.ClassOf(err) != mongoerr.DuplicateID {
+			if server.ClassOf(err) != server.DuplicateID {
 				return s.steps.Answer(ctx, c.Claim, reply, t, err)
 			}
 			c.Attempt.Answered(reply.Reply, true)
@@ -108,7 +108,7 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 	}
 	t := s.tenure(c)
 	filter, update := s.joining(c, seen, left, over, t)
-	reply, err := s.write(ctx, mongolease.Join, c, filter, update, mongobase.After)
+	reply, err := s.write(ctx, lease.Join, c, filter, update, command.After)
 	if err != nil || reply.Found() {
 		s.joins.saw(c.Key, s.base.Clock.Now(), true)
 		g, err = s.steps.Answer(ctx, c.Claim, reply, t, err)
@@ -161,7 +161,7 @@ func (c *claim) held(now store.Status) bool {
 //
 // A reader in line names no revision, so that those to whom the key is offered come together:
 // its own place is what may be missing, if the command comes twice.
-func (s *Store) joining(c *claim, seen record, left store.Status, over map[string]bool, t mongolease.Tenure) (filter bson.D, update mongobase.Change) {
+func (s *Store) joining(c *claim, seen record, left store.Status, over map[string]bool, t lease.Tenure) (filter bson.D, update command.Change) {
 	still, out := s.steps.Pass(c.Claim, left)
 	offered := c.Mode == store.Shared && len(over) == 0 && stands(left, c.Place)
 	named := bson.E{Key: fieldRev, Value: seen.rev}
@@ -184,9 +184,9 @@ func (s *Store) joining(c *claim, seen record, left store.Status, over map[strin
 	if offered { // the mode may have been another since it was seen
 		set = append(set, inMode(c.Mode))
 	}
-	update = mongobase.Change{
+	update = command.Change{
 		{Key: "$set", Value: set},
-		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: command.Date(t.Until)}}},
 	}
 	if len(dropped) > 0 {
 		update = update.Join(lock.Freed(0))

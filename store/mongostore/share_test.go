@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -158,7 +158,7 @@ var shareRaces = []struct {
 			f.acquire(other, stays)
 			f.die(late.Ref, time.Second)
 			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
-				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, mongolease.Extend("", holder(late.ID), mongolease.Tenure{
+				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, lease.Extend("", holder(late.ID), lease.Tenure{
 					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
 				}))
 				assert.NoError(f.t, err)

@@ -7,26 +7,26 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
 // Transfer puts a claim in the place of a live holder with one update.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
-		return store.Grant{}, mongoerr.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
+		return store.Grant{}, server.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
 	}
-	return s.steps.Try(ctx, to, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
+	return s.steps.Try(ctx, to, func(ctx context.Context, begun *lease.Claim) (store.Grant, error) {
 		claim := s.claim(begun)
-		return s.steps.Transfer(ctx, from, begun, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+		return s.steps.Transfer(ctx, from, begun, func(ctx context.Context) (reply, lease.Tenure, error) {
 			t := s.tenure(claim)
 			update := claim.document(t).Set(fieldRev, t.Rev)
 			if to.Place != "" { // the line stays as it is otherwise
 				update = update.Join(lock.Without(to.Place))
 			}
-			image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), update, mongobase.After)
+			image, err := s.write(ctx, lease.HandOver, claim, s.place(from), update, command.After)
 			return image, t, err
 		})
 	})

@@ -5,8 +5,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -15,7 +15,7 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	if err := knownMode(claim.Mode); err != nil {
 		return false, err
 	}
-	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, a *mongobase.Attempt) (found bool, err error) {
+	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, a *command.Attempt) (found bool, err error) {
 		reply, err := s.cleanUp(ctx, claim, from, a.Rev)
 		return reply.Found(), err
 	})
@@ -28,7 +28,7 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 // The claim's place may stay in the line: its waiter asks on.
 func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined int64) (reply, error) {
 	holds := exists(fieldHolders + "." + claim.ID)
-	update := mongobase.Change(s.dropping(claim, 0))
+	update := command.Change(s.dropping(claim, 0))
 	or := func(other bson.E) { holds = bson.E{Key: "$or", Value: bson.A{bson.D{holds}, bson.D{other}}} }
 	switch {
 	case from != nil:
@@ -44,7 +44,7 @@ func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, j
 	if claim.Mode == store.Exclusive {
 		filter = append(filter, exclusively)
 	}
-	image, err := s.steps.Send(ctx, mongolease.Undo, s.base.Durable, filter, bson.D(update), mongobase.After) // with those who wait: Settle tells them
+	image, err := s.steps.Send(ctx, lease.Undo, s.base.Durable, filter, bson.D(update), command.After) // with those who wait: Settle tells them
 	if err == nil && image.Found() {
 		s.last(ctx, claim.Key, image.Record, s.base.Durable)
 	}

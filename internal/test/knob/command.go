@@ -9,7 +9,7 @@ import (
 )
 
 // Command returns a command of the store on MongoDB without the safeties that switches take out.
-// what is its step, as in mongolease. opts is nil for a command of a bulk, and update for one that
+// what is its step, as in package lease. opts is nil for a command of a bulk, and update for one that
 // removes a document.
 func Command(what string, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
 	byKey := what == "hand over" && HandOverByKey || what == "release" && ReleaseByKey

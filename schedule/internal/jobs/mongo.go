@@ -11,9 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -33,11 +32,11 @@ const stale = 10 * time.Minute
 // The commands use only classic operators, on single fields. A field that a late command
 // could lower is moved by $max. docs/internals/design.md §4 says why expiry, sessions and deadlines
 // are as they are; the same rules hold here.
-type Mongo struct{ base *mongobase.Base }
+type Mongo struct{ base *command.Collection }
 
 // NewMongo makes a Store of a collection, on a local clock.
-func NewMongo(coll *mongo.Collection, now func() mongoclock.Moment) *Mongo {
-	return &Mongo{mongobase.New(coll, now)}
+func NewMongo(coll *mongo.Collection, now func() server.Moment) *Mongo {
+	return &Mongo{command.New(coll, now)}
 }
 
 // LogTo sets where it logs.
@@ -54,10 +53,10 @@ func (m *Mongo) Now() time.Time {
 
 // read returns the server's clock. A mongos shows its own clock, which is good enough for
 // a timer, but must not decide which run has run out.
-func (m *Mongo) read(ctx context.Context) (mongoclock.Reading, error) {
+func (m *Mongo) read(ctx context.Context) (server.Reading, error) {
 	r, err := m.base.Read(ctx)
 	if err != nil {
-		err = mongoerr.NotApplied(err)
+		err = server.NotApplied(err)
 	}
 	return r, err
 }
@@ -66,18 +65,18 @@ func (m *Mongo) read(ctx context.Context) (mongoclock.Reading, error) {
 // document, if it exists.
 func (m *Mongo) sample(ctx context.Context, job string) error {
 	if _, _, err := m.base.Hello(ctx); err != nil {
-		return mongoerr.NotApplied(err)
+		return server.NotApplied(err)
 	}
 	if !m.base.Kind().Router {
 		return nil
 	}
-	_, err := m.modify(mongobase.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
+	_, err := m.modify(command.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
 	return err
 }
 
 // A reply holds the after-image of a findOneAndUpdate.
 type reply struct {
-	mongobase.Reply
+	command.Reply
 	doc document
 }
 
@@ -96,7 +95,7 @@ func (m *Mongo) modify(ctx context.Context, filter, update bson.D, opts *options
 		return r, err
 	}
 	if r.doc, err = readDocument(r.Image); err == nil {
-		m.base.Timed(r.Reply, r.doc.At)
+		m.base.Timed(r.doc.At, r.Sent)
 	}
 	return r, err
 }
@@ -106,7 +105,7 @@ func (m *Mongo) modify(ctx context.Context, filter, update bson.D, opts *options
 // not read if no run is under way and the past is not asked for: then a sample of some minutes
 // ago is good enough.
 func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]State, error) {
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	all := make([]State, len(names))
 	at := make(map[string]int, len(names))
 	for i, name := range names {
@@ -119,7 +118,7 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 	}
 	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
 	if err != nil {
-		return nil, mongoerr.Mark(err)
+		return nil, server.Classified(err)
 	}
 	defer cursor.Close(ctx)
 	var foreign []error
@@ -160,10 +159,10 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 
 // Names lists the jobs.
 func (m *Mongo) Names(ctx context.Context) ([]string, error) {
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	cursor, err := m.base.Soft.Find(ctx, bson.D{ours}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
-		return nil, mongoerr.Mark(err)
+		return nil, server.Classified(err)
 	}
 	defer cursor.Close(ctx)
 	var names []string
@@ -177,10 +176,10 @@ func (m *Mongo) Names(ctx context.Context) ([]string, error) {
 
 // Forget deletes a job, but not a document that is not marked as one. It says so.
 func (m *Mongo) Forget(ctx context.Context, name string) error {
-	ctx = mongobase.Bare(ctx)
+	ctx = command.Bare(ctx)
 	r, err := m.base.Remove(ctx, m.base.Durable, bson.D{{Key: "_id", Value: name}, ours})
 	if err != nil || r.Found() {
-		return mongoerr.Mark(err)
+		return server.Classified(err)
 	}
 	if _, err := m.Read(ctx, []string{name}, WithoutPast); errors.Is(err, store.ErrForeign) {
 		return err

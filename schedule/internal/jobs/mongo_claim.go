@@ -9,9 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -20,21 +19,21 @@ import (
 func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	sent := m.base.Clock.Now()
 	var (
-		t    mongobase.Tenure
-		over []mongobase.Mark
+		t    server.Tenure
+		over []server.HolderState
 		r    reply
 	)
-	err := m.base.Try(ctx, c.ID, c.TTL, func(in context.Context, attempt *mongobase.Attempt) (certain bool, err error) {
+	err := m.base.Try(ctx, c.ID, c.TTL, func(in context.Context, attempt *command.Attempt) (certain bool, err error) {
 		t = m.base.Tenure(c.TTL)
 		if over, err = m.judgeAgain(in, c.Job); err != nil {
-			return true, mongoerr.NotApplied(err)
+			return true, server.NotApplied(err)
 		}
 		opts := upsert
 		if c.Dead != nil {
 			opts = after
 		}
 		r, err = m.modify(in, m.filter(c, over), c.update(t), opts)
-		refused := c.Dead != nil && err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
+		refused := c.Dead != nil && err == nil && !r.Found() || server.ClassOf(err) == server.DuplicateID
 		attempt.Answered(r.Reply, refused)
 		switch {
 		case refused && attempt.Twin:
@@ -44,7 +43,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		case err == nil && !r.Found():
 			r, err = m.confirm(in, c) // after an error the outcome is unknown, whatever the error says
 		case err != nil:
-			err = mongobase.RefusedOrUnknown(r.Reply, err)
+			err = command.RefusedOrUnknown(r.Reply, err)
 		}
 		return err == nil || errors.Is(err, store.ErrNotApplied), err
 	})
@@ -80,7 +79,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 
 // judgeAgain judges the runs that the last look at a job showed. It returns those that are over, as
 // they were seen.
-func (m *Mongo) judgeAgain(ctx context.Context, job string) (over []mongobase.Mark, err error) {
+func (m *Mongo) judgeAgain(ctx context.Context, job string) (over []server.HolderState, err error) {
 	runs, looked := m.base.Last(job)
 	if len(runs) == 0 {
 		return nil, nil
@@ -95,7 +94,7 @@ func (m *Mongo) judgeAgain(ctx context.Context, job string) (over []mongobase.Ma
 }
 
 // left returns how long after sent a run that was written with this tenure is honoured.
-func (m *Mongo) left(t mongobase.Tenure, sent mongoclock.Moment, r reply) time.Duration {
+func (m *Mongo) left(t server.Tenure, sent server.Moment, r reply) time.Duration {
 	return m.base.Left(t, sent, r.Sent, r.doc.At)
 }
 
@@ -105,7 +104,7 @@ func (m *Mongo) left(t mongobase.Tenure, sent mongoclock.Moment, r reply) time.D
 func (m *Mongo) confirm(in context.Context, c Claim) (reply, error) {
 	r, err := m.modify(in, c.there(), bson.D{stamp}, after)
 	if err == nil && !r.Found() {
-		err = mongobase.ErrNoTrace
+		err = server.ErrNoTrace
 	}
 	return r, err
 }
@@ -135,13 +134,13 @@ func (c Claim) there() bson.D {
 // filter returns the condition of a claim. A run that is in its way must be over by the rules
 // of docs/internals/design.md §4.3: it still has the beat with which it was found over, or it has been
 // past its end for a minute by any primary's clock, unless each shard has a clock of its own.
-func (m *Mongo) filter(c Claim, over []mongobase.Mark) bson.D {
+func (m *Mongo) filter(c Claim, over []server.HolderState) bson.D {
 	f := bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "paused", Value: bson.D{{Key: "$exists", Value: false}}}}
 	var lowest time.Time // no end is before this one
 	if !m.base.ManyClocks() {
 		lowest = m.base.Now().Lowest
 	}
-	longPast := bson.D{{Key: "$lte", Value: date(lowest.Add(-mongobase.LongPast))}}
+	longPast := bson.D{{Key: "$lte", Value: date(lowest.Add(-server.LongPast))}}
 	if c.Dead != nil {
 		run := "runs." + c.Dead.ID + "."
 		oneOf := bson.A{bson.D{{Key: run + "expireAt", Value: longPast}}}
@@ -180,11 +179,11 @@ func (m *Mongo) filter(c Claim, over []mongobase.Mark) bson.D {
 }
 
 // stamped returns the fields of a run that every write for it sets.
-func stamped(t mongobase.Tenure, path string) bson.D {
+func stamped(t server.Tenure, path string) bson.D {
 	return bson.D{{Key: path + "beat", Value: t.Beat}, {Key: path + "epoch", Value: t.By.Epoch}}
 }
 
-func (c Claim) update(t mongobase.Tenure) bson.D {
+func (c Claim) update(t server.Tenure) bson.D {
 	set := bson.D{
 		{Key: "plan", Value: c.Plan},
 		{Key: "keep", Value: c.Keep},
@@ -193,7 +192,7 @@ func (c Claim) update(t mongobase.Tenure) bson.D {
 		{Key: "runs." + c.ID + ".owner", Value: c.Owner},
 		{Key: "runs." + c.ID + ".began", Value: date(t.By.Likely)}, // for people
 		{Key: "runs." + c.ID + ".expireAt", Value: date(t.Until)},
-		{Key: "runs." + c.ID + ".ttl", Value: mongobase.Millis(t.TTL)},
+		{Key: "runs." + c.ID + ".ttl", Value: command.Millis(t.TTL)},
 	}
 	set = append(set, stamped(t, "runs."+c.ID+".")...)
 	if !c.Shared {
@@ -218,7 +217,7 @@ func (c Claim) update(t mongobase.Tenure) bson.D {
 
 // Undo removes a claim by its ID, and gives its due time back if no later one was decided.
 func (m *Mongo) Undo(ctx context.Context, c Claim) (settled bool, err error) {
-	return m.base.Undo(ctx, c.ID, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
+	return m.base.Undo(ctx, c.ID, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
 		r, err := m.takeOut(ctx, c)
 		return r.Found(), err
 	})

@@ -10,7 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -65,12 +65,12 @@ type runRecord struct {
 }
 
 // mark returns what is needed to judge whether a run under way is over.
-func (r runRecord) mark(id string) mongobase.Mark {
-	return mongobase.Mark{ID: id, Beat: r.Beat, Epoch: r.Epoch, TTL: time.Duration(r.TTL) * time.Millisecond, ExpireAt: r.ExpireAt}
+func (r runRecord) mark(id string) server.HolderState {
+	return server.HolderState{ID: id, Beat: r.Beat, Epoch: r.Epoch, TTL: time.Duration(r.TTL) * time.Millisecond, ExpireAt: r.ExpireAt}
 }
 
-func (d document) marks() []mongobase.Mark {
-	all := make([]mongobase.Mark, 0, len(d.Runs))
+func (d document) marks() []server.HolderState {
+	all := make([]server.HolderState, 0, len(d.Runs))
 	for id, r := range d.Runs {
 		all = append(all, r.mark(id))
 	}

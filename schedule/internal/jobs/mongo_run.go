@@ -6,9 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/mongobase"
-	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -38,7 +37,7 @@ func (m *Mongo) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Durat
 	return m.renew(ctx, r, ttl, sent)
 }
 
-func (m *Mongo) renew(ctx context.Context, r Ref, ttl time.Duration, sent mongoclock.Moment) (time.Duration, error) {
+func (m *Mongo) renew(ctx context.Context, r Ref, ttl time.Duration, sent server.Moment) (time.Duration, error) {
 	t := m.base.Tenure(ttl)
 	run := "runs." + r.ID + "."
 	filter := append(r.mine(), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.Beat}}})
@@ -48,14 +47,14 @@ func (m *Mongo) renew(ctx context.Context, r Ref, ttl time.Duration, sent mongoc
 			bson.D{{Key: run + "epoch", Value: bson.D{{Key: "$ne", Value: t.By.Epoch}}}},
 		}})
 	}
-	later, set := bson.D{{Key: run + "expireAt", Value: date(t.Until)}, {Key: run + "ttl", Value: mongobase.Millis(ttl)}}, stamped(t, run)
+	later, set := bson.D{{Key: run + "expireAt", Value: date(t.Until)}, {Key: run + "ttl", Value: command.Millis(ttl)}}, stamped(t, run)
 	if !r.Shared {
 		later = append(later, bson.E{Key: "busy.until", Value: date(t.Until)})
 		set = append(set, stamped(t, "busy.")...)
 	}
-	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, {Key: "$set", Value: set}, stamp}, after)
+	reply, err := m.modify(command.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, {Key: "$set", Value: set}, stamp}, after)
 	if err != nil {
-		return 0, mongoerr.Mark(err)
+		return 0, server.Classified(err)
 	}
 	if !reply.Found() {
 		return 0, store.ErrGone
@@ -95,10 +94,10 @@ func (m *Mongo) Finish(ctx context.Context, e End) error {
 		{Key: "$max", Value: bson.D{{Key: "ended", Value: date(e.Run.Due)}}},
 		stamp,
 	}
-	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), update, after)
+	reply, err := m.modify(command.Bare(ctx), e.mine(), update, after)
 	switch {
 	case err != nil:
-		return mongoerr.Mark(err)
+		return server.Classified(err)
 	case !reply.Found():
 		return store.ErrGone
 	}
@@ -112,10 +111,10 @@ func (m *Mongo) Leave(ctx context.Context, e End) error {
 	if !e.Shared {
 		set = append(set, bson.E{Key: "busy.until", Value: past})
 	}
-	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), bson.D{{Key: "$set", Value: set}, stamp}, after)
+	reply, err := m.modify(command.Bare(ctx), e.mine(), bson.D{{Key: "$set", Value: set}, stamp}, after)
 	switch {
 	case err != nil:
-		return mongoerr.Mark(err)
+		return server.Classified(err)
 	case !reply.Found():
 		return store.ErrGone
 	}

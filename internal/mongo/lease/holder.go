@@ -1,0 +1,202 @@
+package lease
+
+import (
+	"math"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
+)
+
+// The fields of a holder that all stores have.
+const (
+	FieldOwner    = "owner"
+	FieldNote     = "note"
+	FieldSince    = "since"
+	FieldExpireAt = "expireAt"
+	FieldTTL      = "ttl"
+	FieldBeat     = "beat"
+	FieldEpoch    = "epoch"
+	FieldBroken   = "broken"
+	FieldReleased = "released"
+	FieldYields   = "yields"
+	FieldWeight   = "weight" // of permits, if it is not 1
+)
+
+// The fields of a lock that all stores have.
+const (
+	FieldAt    = "at"
+	FieldLine  = "line"  // the places of those who wait
+	FieldWaits = "waits" // what is told of each: its owner, since when it waits, when it was last seen
+	FieldSeen  = "seen"
+	FieldSlow  = "slow"  // its process was passed lately, although it lives
+	FieldFreed = "freed" // when a holder last left
+	FieldUsed  = "used"  // for how long that one had the lock, in milliseconds
+	FieldStamp = "stamp" // the source of the token where the server does not tell its operationTime
+)
+
+// Fields is the path of the embedded document that has the fields of a holder, or of a lock. It
+// is empty if the document itself has them.
+type Fields string
+
+func (f Fields) Path(field string) string {
+	if f == "" {
+		return field
+	}
+	return string(f) + "." + field
+}
+
+func (f Fields) Unbroken() []bson.E {
+	return []bson.E{Lacks(f.Path(FieldBroken)), Lacks(f.Path(FieldReleased))}
+}
+
+// Alive is the condition that the holder can be renewed, handed over and saved under: it has
+// not run out, and was neither broken nor released. A date that was written under another
+// election is by another clock, so it is not judged. Other conditions make sure that the holder
+// is there.
+func (f Fields) Alive(by server.Bearing) []bson.E {
+	if !by.Sure || by.Recent.IsZero() {
+		return f.Unbroken()
+	}
+	return append(f.Unbroken(), bson.E{Key: "$or", Value: bson.A{
+		bson.D{{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$gt", Value: command.Date(by.Recent)}}}},
+		bson.D{{Key: f.Path(FieldEpoch), Value: bson.D{{Key: "$ne", Value: by.Epoch}}}},
+	}})
+}
+
+// Before is the condition that the last write for the holder came before that beat. A late
+// copy of an older renewal then changes nothing: not the beat, and not the epoch.
+func (f Fields) Before(beat int64) bson.E {
+	return bson.E{Key: f.Path(FieldBeat), Value: bson.D{{Key: "$lt", Value: beat}}}
+}
+
+// Still is the condition that the holder is there and was not written since it was seen.
+func (f Fields) Still(h Holder) bson.E {
+	return bson.E{Key: f.Path(FieldBeat), Value: h.Beat}
+}
+
+// Stamp returns what every write for a holder sets: its beat, and the epoch of its dates.
+func (f Fields) Stamp(t Tenure) []bson.E {
+	return []bson.E{{Key: f.Path(FieldBeat), Value: t.Beat}, {Key: f.Path(FieldEpoch), Value: t.By.Epoch}}
+}
+
+// Lasting returns how long the holder is meant to last from a write on. A renewal writes it
+// with $max: a renewal that asks for less does not shorten what was granted.
+func (f Fields) Lasting(t Tenure) bson.E {
+	return bson.E{Key: f.Path(FieldTTL), Value: command.Millis(t.TTL)}
+}
+
+func (c *Claim) Holder(t Tenure) bson.D {
+	holder := bson.D{
+		{Key: FieldOwner, Value: c.Owner},
+		{Key: FieldNote, Value: c.Note},
+		{Key: FieldSince, Value: command.Date(t.Since)},
+		{Key: FieldExpireAt, Value: command.Date(t.Until)},
+		{Key: FieldTTL, Value: command.Millis(t.TTL)},
+		{Key: FieldBeat, Value: t.Beat},
+		{Key: FieldEpoch, Value: t.By.Epoch},
+	}
+	if c.Yields != "" {
+		holder = append(holder, bson.E{Key: FieldYields, Value: c.Yields})
+	}
+	if c.Weight > 1 {
+		holder = append(holder, bson.E{Key: FieldWeight, Value: c.Weight})
+	}
+	return holder
+}
+
+// Extend returns the update that moves a holder's end, and its beginning unless that is zero,
+// and sets the stamp of the tenure. It never moves them back, so that a late copy does no harm.
+// If the lock has an end besides its holder's, that moves as well.
+func Extend(lock, holder Fields, t Tenure) bson.D {
+	until := command.Date(t.Until)
+	ends := make(bson.D, 0, 4)
+	if !t.Since.IsZero() {
+		ends = append(ends, bson.E{Key: holder.Path(FieldSince), Value: command.Date(t.Since)})
+	}
+	ends = append(ends, bson.E{Key: holder.Path(FieldExpireAt), Value: until})
+	if lock != holder {
+		ends = append(ends, bson.E{Key: lock.Path(FieldExpireAt), Value: until})
+	}
+	return bson.D{{Key: "$max", Value: append(ends, holder.Lasting(t))}, {Key: "$set", Value: bson.D(holder.Stamp(t))}, lock.Timed()}
+}
+
+// Staying returns the fields of a holder that was released and stays for some time, under
+// MinHold: it is marked, so that it can no longer be renewed or handed over.
+func (f Fields) Staying(t Tenure) []bson.E {
+	return append([]bson.E{
+		{Key: f.Path(FieldReleased), Value: true},
+		{Key: f.Path(FieldExpireAt), Value: command.Date(t.Until)},
+		f.Lasting(t),
+	}, f.Stamp(t)...)
+}
+
+// Timed writes the server's time into a lock.
+func (f Fields) Timed() bson.E {
+	return bson.E{Key: "$currentDate", Value: bson.D{{Key: f.Path(FieldAt), Value: true}}}
+}
+
+// Freed is Timed, and writes that a holder left, which had the lock for so long; 0: not known.
+func (f Fields) Freed(used time.Duration) command.Change {
+	u := command.Change{}.Add("$currentDate", bson.E{Key: f.Path(FieldAt), Value: true}, bson.E{Key: f.Path(FieldFreed), Value: true})
+	if used > 0 {
+		u = u.Set(f.Path(FieldUsed), used.Milliseconds()+1)
+	}
+	return u
+}
+
+// Stamped is Timed, and writes a timestamp too, where the server tells no operationTime.
+func (f Fields) Stamped() bson.E {
+	return bson.E{Key: "$currentDate", Value: bson.D{
+		{Key: f.Path(FieldAt), Value: true},
+		{Key: f.Path(FieldStamp), Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+	}}
+}
+
+// Read reads one field of a holder. It ignores other fields.
+func (h *Holder) Read(field string, v bson.RawValue) {
+	switch field {
+	case FieldOwner:
+		h.Owner, _ = v.StringValueOK()
+	case FieldNote:
+		h.Note, _ = v.StringValueOK()
+	case FieldSince:
+		h.Since, _ = command.Time(v)
+	case FieldExpireAt:
+		h.ExpireAt, _ = command.Time(v)
+	case FieldTTL:
+		ms, _ := v.AsInt64OK()
+		h.TTL = time.Duration(max(0, min(ms, math.MaxInt32*1000))) * time.Millisecond // so that sums of any cannot overflow
+	case FieldBeat:
+		h.Beat, _ = v.AsInt64OK()
+	case FieldEpoch:
+		h.Epoch, _ = v.ObjectIDOK()
+	case FieldBroken:
+		h.Broken, _ = v.StringValueOK()
+		h.IsBroken = true
+	case FieldReleased:
+		h.Released = true
+	case FieldYields:
+		h.Yields, _ = v.StringValueOK()
+	case FieldWeight:
+		weight, _ := v.AsInt64OK()
+		h.Weight = int(min(weight, math.MaxInt32)) // so that sums of any cannot overflow
+	}
+}
+
+// Complete reports whether the holder has everything that tells when it is over.
+func (h Holder) Complete() bool { return h.Beat > 0 && h.TTL > 0 && !h.ExpireAt.IsZero() }
+
+// These are made once, not for every filter.
+var (
+	anything any = bson.D{{Key: "$exists", Value: true}}
+	nothing  any = bson.D{{Key: "$exists", Value: false}}
+)
+
+// Exists is the condition that a document has a field.
+func Exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
+
+// Lacks is the condition that a document does not have a field.
+func Lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }

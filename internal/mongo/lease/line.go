@@ -1,0 +1,297 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A lock has its line in two fields: an array of the places, and beside it a document that tells
+// of each place who waits there, and since when. Places are strings, so that any server can
+// remove one; and a filter can name the first without an image.
+
+// places returns the path of the line, place that of what is told of one of its places.
+func (f Fields) places() string                    { return f.Path(FieldLine) }
+func (f Fields) place(p store.Place) string        { return f.Path(FieldWaits) + "." + string(p) }
+func (f Fields) of(p store.Place, x string) string { return f.place(p) + "." + x }
+
+func (f Fields) At(n int, p store.Place) bson.E {
+	return bson.E{Key: f.places() + "." + strconv.Itoa(n), Value: string(p)}
+}
+
+func (f Fields) Among(p store.Place) bson.E { return bson.E{Key: f.places(), Value: string(p)} }
+
+// unseen is the condition that a waiter was not seen since it was shown.
+func (f Fields) unseen(w store.Waiter) bson.E {
+	e := bson.E{Key: f.of(w.Place, FieldSeen)}
+	if !w.Seen.IsZero() {
+		e.Value = command.Date(w.Seen)
+	}
+	return e
+}
+
+func (f Fields) Unawaited() bson.E { return Lacks(f.places() + ".0") }
+
+func (f Fields) Without(gone ...store.Place) (u command.Change) {
+	if len(gone) == 0 {
+		return nil
+	}
+	u = u.Add("$pullAll", bson.E{Key: f.places(), Value: listed(gone)})
+	for i, p := range gone {
+		if !slices.Contains(gone[:i], p) { // it takes an operator's hand: a server refuses to unset a field twice
+			u = u.Unset(f.place(p))
+		}
+	}
+	return u
+}
+
+func listed(places []store.Place) bson.A {
+	list := make(bson.A, len(places))
+	for i, p := range places {
+		list[i] = string(p)
+	}
+	return list
+}
+
+// ReadLine reads a line, if it is one. Of a place of which nothing is told nobody knows that its
+// waiter lives: it is stale. A place that no path can have, or that was seen at no date since 1970, could
+// neither be named in a filter nor taken out: then the claims of all who wait would miss for ever.
+func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
+	told, ok := waits.DocumentOK()
+	if !ok && !waits.IsZero() {
+		return nil, false
+	}
+	if line.IsZero() {
+		return nil, true
+	}
+	list, ok := line.ArrayOK()
+	if !ok {
+		return nil, false
+	}
+	places, err := list.Values()
+	for _, v := range places {
+		p, is := v.StringValueOK()
+		if !is || p == "" || strings.ContainsAny(p, ".$\x00") {
+			return nil, false
+		}
+		w := store.Waiter{Place: store.Place(p)}
+		if of, is := told.Lookup(p).DocumentOK(); is {
+			w.Owner, _ = of.Lookup(FieldOwner).StringValueOK()
+			w.Since, _ = command.Time(of.Lookup(FieldSince))
+			w.Slow, _ = of.Lookup(FieldSlow).BooleanOK()
+			seen := of.Lookup(FieldSeen)
+			if w.Seen, is = command.Time(seen); !seen.IsZero() && (!is || w.Seen.UnixMilli() < 0) {
+				return nil, false
+			}
+		}
+		all = append(all, w)
+	}
+	return all, err == nil
+}
+
+// Places returns who waits.
+func Places(line []store.Waiter) []store.Place {
+	if len(line) == 0 {
+		return nil
+	}
+	all := make([]store.Place, len(line))
+	for i, w := range line {
+		all[i] = w.Place
+	}
+	return all
+}
+
+func indexOf(line []store.Waiter, p store.Place) int {
+	return slices.IndexFunc(line, func(w store.Waiter) bool { return w.Place == p })
+}
+
+// Stand returns the document that is in the way of a claim, with the claim's place in its line,
+// if the claim has a place: standing in line is the look. A claim without a place only reads. Nothing
+// is found if the document is gone, if it is a stranger's, or if its line is full.
+//
+// The command of a place goes in the session of the claim's attempt: once it is answered, the
+// server refuses what the attempt sent before.
+func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err error) {
+	if c.Place == "" {
+		return s.FindOne(ctx, c.Names)
+	}
+	if c.InLine {
+		if image, err = s.StillWaits(ctx, c); err != nil || image.Found() {
+			return image, err
+		}
+	}
+	where := bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}
+	u, dates := command.Change{}.Add("$push", s.Lock.Among(c.Place)), []string{s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen)}
+	if since := c.Claim.Since; !since.IsZero() { // it stands before those who came later
+		if image, err = s.FindOne(ctx, c.Names); err != nil || !image.Found() {
+			return image, err
+		}
+		line := Places(image.Record.Waiters())
+		if n := c.Joins(image.Record.Waiters()); n < len(line) && !slices.Contains(line, c.Place) {
+			where.Value = listed(line)
+			u = command.Change{}.Set(s.Lock.places(), listed(slices.Insert(line, n, c.Place)))
+		}
+		u, dates = u.Set(s.Lock.of(c.Place, FieldSince), command.Date(since)), dates[1:]
+	}
+	if c.Slow || !c.Claim.Since.IsZero() {
+		u = u.Set(s.Lock.of(c.Place, FieldSlow), true)
+	}
+	conditions := append(slices.Clip(s.Sound), where, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1)))
+	image, err = s.step(ctx, Wait, c, conditions, u.Set(s.Lock.of(c.Place, FieldOwner), c.Owner), dates...)
+	c.InLine = image.Found()
+	if c.InLine && image.Record.Foreign() != nil { // in a way that no filter can name: whoever mends it finds no place there
+		_, _ = s.StepOut(ctx, c.Ours, c.Place)
+	}
+	return image, err
+}
+
+// IsA is the condition that a field is of a type, or an array with an element that is.
+func IsA(path, kind string) bson.E {
+	return bson.E{Key: path, Value: bson.D{{Key: "$type", Value: kind}}}
+}
+
+// Lined is the condition that the fields of the line have their types, if they are there.
+func (f Fields) Lined() bson.E {
+	noneOr := func(path, kind string) bson.D {
+		return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
+	}
+	return bson.E{Key: "$and", Value: bson.A{noneOr(f.places(), "array"), noneOr(f.Path(FieldWaits), "object")}}
+}
+
+// StillWaits says that the claim still waits at its place, if that is in line. The after-image
+// shows the line.
+func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim) (Image[R], error) {
+	image, err := s.step(ctx, Refresh, c, []bson.E{Exists(s.Lock.place(c.Place))}, command.Change{}, s.Lock.of(c.Place, FieldSeen))
+	c.InLine = err == nil && image.Found()
+	return image, err
+}
+
+// step sends a command of the claim's place, with the server's time in some more fields.
+func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, conditions []bson.E, u command.Change, dates ...string) (Image[R], error) {
+	for _, d := range dates {
+		u = u.Add("$currentDate", bson.E{Key: d, Value: true})
+	}
+	filter := append(slices.Clip(c.Ours), conditions...)
+	u = u.Add("$currentDate", bson.E{Key: s.Lock.Path(FieldAt), Value: true})
+	if end := s.awaited(c.ID); len(dates) > 0 && len(end) > 0 {
+		u = u.Add("$max", end...)
+		filter = append(filter, dated(end[0].Key)) // in the place of a stranger's value it would hide that
+	}
+	image, err := s.Send(ctx, what, s.Base.Soft, filter, bson.D(u), command.After)
+	if err == nil {
+		c.Attempt.Answered(image.Reply, false)
+	}
+	return image, err
+}
+
+func dated(field string) bson.E {
+	return bson.E{Key: field, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}}
+}
+
+// awaited is until when a document has to stay for the sake of its line, if the lock has an end
+// besides its holder's: the TTL index heeds that.
+func (s *Steps[R, X]) awaited(id string) []bson.E {
+	if s.Shape.Fields(id) == s.Lock {
+		return nil
+	}
+	_, until := s.Base.Now().Expiry(store.PlaceFor)
+	return []bson.E{{Key: s.Lock.Path(FieldExpireAt), Value: command.Date(until)}}
+}
+
+// Obstacle is Stand once the claim was refused, and finds whatever document is there: the line
+// may be full, or have the place already. A full line first loses the places that are stale.
+func (s *Steps[R, X]) Obstacle(ctx context.Context, c *Claim) (Image[R], error) {
+	image, err := s.Stand(ctx, c)
+	if err != nil || image.Found() || c.Place == "" {
+		return image, err
+	}
+	if image, err = s.FindOne(ctx, c.Names); err != nil {
+		return image, err
+	}
+	line := image.Record.Waiters()
+	c.InLine = indexOf(line, c.Place) >= 0
+	if !c.InLine {
+		if room, err := s.makeRoom(ctx, c, s.Status(c.Key, image.Record)); err != nil || !room {
+			return image, err
+		}
+	}
+	if again, err := s.Stand(ctx, c); err != nil || again.Found() {
+		return again, err
+	}
+	return image, nil
+}
+
+// makeRoom takes the places that are stale out of a full line, and reports whether there were any.
+func (s *Steps[R, X]) makeRoom(ctx context.Context, c *Claim, seen store.Status) (bool, error) {
+	var gone []store.Place
+	filter := slices.Clip(c.Ours)
+	for _, w := range seen.Line {
+		if seen.Stale(w) {
+			gone = append(gone, w.Place)
+			filter = append(filter, s.Lock.unseen(w))
+		}
+	}
+	if len(seen.Line) < store.LineMost || len(gone) == 0 {
+		return false, nil
+	}
+	_, err := s.Send(ctx, StepOut, s.Base.Soft, filter, append(bson.D(s.Lock.Without(gone...)), s.Lock.Timed()), command.After)
+	return true, err
+}
+
+// StepOut takes a place out of the line of the document that ours finds.
+func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image[R], error) {
+	u := command.Change{}.Add("$pull", s.Lock.Among(p)).Unset(s.Lock.place(p))
+	return s.Send(ctx, StepOut, s.Base.Soft, append(slices.Clip(ours), s.Lock.Among(p)), append(bson.D(u), s.Lock.Timed()), command.After)
+}
+
+// Pass returns what a grant to a claim whose turn it is (store.Status.Turn) has to compare, and
+// what it takes out of the line, as the line was seen: the claim's place, and before it those that
+// do not count, or are passed. A place that its waiter was seen at since counts again.
+//
+// Behind other sharers a sharer may have the key too. What comes before it only vanishes, so nothing but its
+// own place is compared.
+func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out command.Change) {
+	line, at := seen.Line, indexOf(seen.Line, c.Place)
+	switch {
+	case len(line) == 0:
+		return []bson.E{s.Lock.Unawaited()}, nil
+	case at < 0 || c.Place == "":
+		at = len(line)
+		still = append(still, bson.E{Key: s.Lock.places(), Value: listed(Places(line))})
+	case c.Mode != store.Exclusive:
+		still = append(still, s.Lock.Among(c.Place))
+	}
+	var gone []store.Place
+	for n, w := range line[:min(at+1, len(line))] {
+		if c.Mode == store.Exclusive && at < len(line) {
+			still = append(still, s.Lock.At(n, w.Place))
+		}
+		if n < at && !seen.Passes(&c.Claim, w) && !seen.Stale(w) {
+			continue // shares the key
+		}
+		if n < at {
+			still = append(still, s.Lock.unseen(w))
+		}
+		gone = append(gone, w.Place)
+	}
+	return still, s.Lock.Without(gone...)
+}
+
+// tell says to the first in line that they may have a key which a late copy of a claim held for a
+// moment. The engine does not know of that.
+func (s *Steps[R, X]) tell(ctx context.Context, freed store.Status) {
+	var all []store.Notice
+	line := freed.Waiting("")
+	for _, p := range line[:freed.Offered(line)] {
+		if p.Address() != "" {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: freed.Key, Kind: store.KindOffered, To: p.Address(), Place: p})
+		}
+	}
+	_ = s.Feed.Notify(ctx, all...)
+}
