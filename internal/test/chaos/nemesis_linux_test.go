@@ -21,8 +21,6 @@ import (
 
 // A cluster is a server and worker processes, each behind a proxy of its own.
 type cluster struct {
-	steadyClocks bool // no clock is shifted
-
 	t       *testing.T
 	server  *testserver.Server
 	direct  *mongo.Client // past the proxies
@@ -83,6 +81,7 @@ func startCluster(t *testing.T, o orders, n int) *cluster {
 	if o.Discover { // an election takes longer than a worker waits, and a worker is told only of its keys
 		require.NoError(t, c.direct.Database(o.DB).CreateCollection(t.Context(), lockColl))
 	}
+	c.makeRegisters()
 	for i := range n {
 		m := &member{python: o.Python != "" && i%2 == 1}
 		if o.Discover {
@@ -202,9 +201,6 @@ func (c *cluster) disturb(ctx context.Context, m *member) {
 		c.count("command lost")
 		m.on(faultproxy.Command(append(writes, "delete")...).Next(1+rand.N(3)), faultproxy.DropCommand())
 	case 9:
-		if c.steadyClocks {
-			return
-		}
 		c.count("clock shifted in replies")
 		off := rand.N(ttl/40) - ttl/80
 		m.each(func(p *faultproxy.Proxy) { p.ShiftClock(off) })

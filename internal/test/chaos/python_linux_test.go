@@ -40,12 +40,7 @@ func TestNoChaosAmongTwoLanguagesBreaksAPromise(t *testing.T) {
 
 // stalls is a nemesis that silences holders for about as long as they may be silent. A client that is
 // careless about time is seen then, and hardly otherwise. Every third fault is another one.
-//
-// It shifts no clocks: with that fault a live holder's write is refused in one run of five or so, with the engine
-// of today and the one before, on SecantusDB. Why is not known yet (a clock that is shifted halfway shifts the dates that
-// are stored, too, which no real clock does).
 func (c *cluster) stalls(ctx context.Context) {
-	c.steadyClocks = true
 	for ctx.Err() == nil {
 		if rand.N(3) > 0 {
 			c.stall(ctx)

@@ -15,6 +15,18 @@ import (
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
+// makeRegisters inserts what the workers fence their writes in: before one of them runs, as a write that
+// finds no document looks like one that was refused.
+func (c *cluster) makeRegisters() {
+	for _, key := range c.orders.Keys {
+		if key == document {
+			continue
+		}
+		_, err := c.direct.Database(c.orders.DB).Collection(registerColl).InsertOne(c.t.Context(), bson.D{{Key: "_id", Value: key}})
+		require.NoError(c.t, err)
+	}
+}
+
 // watchRegisters reads the fenced registers again and again until stop, which returns what
 // it read. On a set all reads are linearizable, else majority reads of one causal session:
 // either way they never go back in time. (A linearizable read can crash a MongoDB 4.4 that
@@ -33,8 +45,6 @@ func watchRegisters(t *testing.T, c *cluster) (stop func() []history.Event) {
 			continue
 		}
 		colls[key] = registers
-		_, err := registers.InsertOne(t.Context(), bson.D{{Key: "_id", Value: key}})
-		require.NoError(t, err)
 	}
 	session, err := c.direct.StartSession(options.Session().SetCausalConsistency(!linearizable))
 	require.NoError(t, err)
