@@ -296,7 +296,7 @@ func init() {
 		return inside.Terms{Mode: t.Mode, Limit: t.Limit, MinHold: t.MinHold, MaxWait: t.MaxWait, Logger: conf.Logger, NoRenewal: t.NoRenewal, Note: t.Note}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
-		return inside.Waiting(client.(*Client).engine.Waiting(key))
+		return client.(*Client).engine.Waiting(key)
 	}
 	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).engine.Linger(d) }
 	inside.Honoured = func(lease any) time.Time { return lease.(*Lease).hold.StoreExpiry() }

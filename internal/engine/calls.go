@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -79,15 +78,12 @@ func (e *Engine) transfer(call *Call) {
 	e.granted(call)
 	call.outside.cancel()
 	ready := e.decide(Event{Kind: Answered, Call: call})
-	goesOn := from != nil && slices.ContainsFunc(slices.Concat(ready.Calls, []*Call{ready.Inline}), func(next *Call) bool {
-		return next != nil && next.Kind == ReleaseOne && next.hold == from
-	})
-	if goesOn { // with a release, which begins below
+	if call.goesOn { // with a release, which begins below
 		from.outside.released = released
 	}
 	e.act(ready, func() {
 		end(Outcome{Err: call.result, Token: call.Grant.Token, Count: 1})
-		if from != nil && !goesOn {
+		if from != nil && !call.goesOn {
 			e.attempted(from, released)
 		}
 	})

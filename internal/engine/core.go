@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -99,20 +100,10 @@ type Ready struct {
 
 // A Message is a line for the log.
 type Message struct {
-	Level Level
+	Level slog.Level
 	Text  string
 	Args  []any
 }
-
-// A Level is one of package slog.
-type Level int
-
-// The levels of messages.
-const (
-	Debug Level = -4
-	Info  Level = 0
-	Warn  Level = 4
-)
 
 // An Asker waits for an answer.
 type Asker struct {
@@ -160,6 +151,7 @@ type Call struct {
 	told   []store.Notice // Release: who was told beside it
 	toldAt moment
 	streak streak // Transfer
+	goesOn bool   // Transfer: nothing was changed, and the hold is released next
 
 	result error // Claim, Transfer: what it has come to
 
@@ -235,7 +227,7 @@ func (c *core) Step(now moment, e Event) *Ready {
 
 // doneWith takes a Ready back.
 func (c *core) doneWith(r *Ready) {
-	if len(c.spare) == cap(c.spare) && len(c.spare) >= 8 {
+	if len(c.spare) >= 8 {
 		return
 	}
 	clear(r.Deliver)
@@ -290,7 +282,7 @@ func (c *core) answer(a *Asker, h *Hold, err error) {
 	}
 }
 
-func (c *core) say(l Level, text string, args ...any) {
+func (c *core) say(l slog.Level, text string, args ...any) {
 	c.ready.Say = append(c.ready.Say, Message{l, text, args})
 }
 

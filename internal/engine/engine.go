@@ -11,7 +11,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -184,7 +183,7 @@ func (e *Engine) act(ready *Ready, beside ...func()) {
 		e.ended(h)
 	}
 	for _, m := range ready.Say {
-		e.config.Logger.Log(context.Background(), slog.Level(m.Level), m.Text, m.Args...)
+		e.config.Logger.Log(context.Background(), m.Level, m.Text, m.Args...)
 	}
 	inline := ready.Inline
 	e.mu.Lock()

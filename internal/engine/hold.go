@@ -376,6 +376,7 @@ func (c *core) transferred(call *Call) {
 		c.settled(h, nil)
 	case h.state == settled:
 	case store.IsCertain(err):
+		call.goesOn = true
 		c.sendRelease(h, false, call.Sent.Add(h.bound))
 	default:
 		h.inDoubt = true

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -294,9 +295,9 @@ func (c *core) feedLost(e Event) {
 	}
 	switch {
 	case e.Final:
-		c.say(Info, "mongolock: the store has no wake-ups: waiters poll", "error", e.Err)
+		c.say(slog.LevelInfo, "mongolock: the store has no wake-ups: waiters poll", "error", e.Err)
 	case e.News:
-		c.say(Warn, "mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", e.Err)
+		c.say(slog.LevelWarn, "mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", e.Err)
 	}
 }
 
@@ -321,10 +322,10 @@ func (c *core) notified(call *Call) {
 		first := c.quietUntil == 0
 		c.quietUntil = c.now.Add(announceAgain)
 		if first { // otherwise the log has said so
-			c.say(Info, "mongolock: the store refuses wake-ups; they are tried again every minute", "key", call.All[0].Key, "notices", len(call.All), "error", err)
+			c.say(slog.LevelInfo, "mongolock: the store refuses wake-ups; they are tried again every minute", "key", call.All[0].Key, "notices", len(call.All), "error", err)
 		}
 	default:
-		c.say(Debug, "mongolock: a wake-up was not sent; waiters find out by themselves", "key", call.All[0].Key, "notices", len(call.All), "error", err)
+		c.say(slog.LevelDebug, "mongolock: a wake-up was not sent; waiters find out by themselves", "key", call.All[0].Key, "notices", len(call.All), "error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -218,7 +219,7 @@ func (c *core) attempt(d *debt) {
 			c.giveBack(h, false, c.bound(d))
 			return
 		}
-		c.say(Info, "mongolock: could not give a lease back before it ran out", "key", d.key, "token", h.Token)
+		c.say(slog.LevelInfo, "mongolock: could not give a lease back before it ran out", "key", d.key, "token", h.Token)
 		c.settled(h, h.settles(nil))
 		c.freed(d.key)
 	}
@@ -286,7 +287,7 @@ func (c *core) undoTried(call *Call) {
 	over := c.now >= d.until
 	settled := call.Settled || store.IsVerdict(call.Err)
 	if !settled && over {
-		c.say(Info, "mongolock: gave up cleaning up a claim, which has run out", "key", d.key, "error", call.Err)
+		c.say(slog.LevelInfo, "mongolock: gave up cleaning up a claim, which has run out", "key", d.key, "error", call.Err)
 	}
 	first := call.Err == nil && !d.answered
 	d.answered = d.answered || call.Err == nil
@@ -380,7 +381,7 @@ func (c *core) leftLine(d *debt, err error) {
 		c.drop(d)
 		return
 	}
-	c.say(Debug, "mongolock: a waiter's place was not given up yet", "key", d.key, "error", err)
+	c.say(slog.LevelDebug, "mongolock: a waiter's place was not given up yet", "key", d.key, "error", err)
 	c.leaveFails++
 	c.leaveAt = c.now.Add(pause(c.leaveFails))
 	if d.seen && c.now < d.until {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"log/slog"
 	"math/bits"
 	"slices"
 	"time"
@@ -245,7 +246,7 @@ func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool
 	switch {
 	case answer.Err != nil:
 		if first := h.term.failed(c.now); first && held && verdict(answer.Err) == nil {
-			c.say(Warn, "mongolock: renewal failed, trying again", "lease", h, "error", answer.Err)
+			c.say(slog.LevelWarn, "mongolock: renewal failed, trying again", "lease", h, "error", answer.Err)
 		}
 	case held:
 		due := h.term.prolonged(call.Sent, c.now, answer.Left)

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -566,7 +567,7 @@ func (s *script) place(name string) store.Place {
 }
 
 func (s *script) log(m Message) {
-	level := map[Level]string{Debug: "debug", Info: "info", Warn: "warning"}[m.Level]
+	level := map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warning"}[m.Level]
 	text := fmt.Sprintf("log, %s: %s", level, strings.TrimPrefix(m.Text, "mongolock: "))
 	for i := 0; i+1 < len(m.Args); i += 2 {
 		value := m.Args[i+1]

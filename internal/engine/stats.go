@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -61,22 +62,16 @@ func (c *core) count(s *Stats, now moment) {
 	}
 }
 
-// A Waiting is what an engine does about one key at the moment.
-type Waiting struct {
-	Refused bool // the head was refused, and has no claim under way
-	Asleep  bool // the head knows the key's status, and has nothing to do
-}
-
 // Waiting tells what the engine does about a key. It is for tests.
-func (e *Engine) Waiting(name string) Waiting {
+func (e *Engine) Waiting(name string) inside.Waiting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q := e.core.keys.All[name]
 	if q == nil || q.head == nil {
-		return Waiting{}
+		return inside.Waiting{}
 	}
 	asking := q.claim != nil
-	return Waiting{Refused: q.head.refused && !asking, Asleep: q.view.Seen != nil && !asking && !q.view.Woken()}
+	return inside.Waiting{Refused: q.head.refused && !asking, Asleep: q.view.Seen != nil && !asking && !q.view.Woken()}
 }
 
 // Linger sets how long the feed stays open without waiters. It is for tests.
