@@ -73,7 +73,7 @@ func (k *keyed) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return k.docStore.Renew(ctx, mapped)
 }
 
-func (k *keyed) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (k *keyed) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	e.Ref = ref(e.Ref)
 	return k.docStore.Release(ctx, e)
 }

@@ -31,12 +31,12 @@ func TestAWaitersStepsTakeOneCommandEach(t *testing.T) {
 	holder.Line = true
 	ended, err := f.store.Release(t.Context(), holder)
 	require.NoError(t, err)
-	assert.Equal(t, store.Ended{Line: []store.Place{place}}, ended)
+	assert.Equal(t, store.ReleaseResult{Line: []store.Place{place}}, ended)
 	sent("a release that knows of the line", 1)
 	c.ID, c.Offered = "takes", true
 	f.take(f.store, c)
 	sent("the claim of an offer", 1)
-	_, err = f.store.Release(t.Context(), store.Ending{Ref: c.Ref})
+	_, err = f.store.Release(t.Context(), store.ReleaseRequest{Ref: c.Ref})
 	require.NoError(t, err)
 	sent("a release", 1)
 	assert.True(t, f.isFree(0))
@@ -47,18 +47,18 @@ func TestTheLastInLineLeavesTheDocumentAsItWas(t *testing.T) {
 	t.Parallel()
 	f := newTapped(t)
 	before := contents(t, f.coll)
-	for name, end := range map[string]func(store.Ending){
-		"gives up": func(e store.Ending) {
+	for name, end := range map[string]func(store.ReleaseRequest){
+		"gives up": func(e store.ReleaseRequest) {
 			_, err := f.store.Leave(t.Context(), e.Key, place)
 			require.NoError(t, err)
 			_, _ = f.store.Release(t.Context(), e)
 		},
-		"gives up once the document is free": func(e store.Ending) {
+		"gives up once the document is free": func(e store.ReleaseRequest) {
 			_, _ = f.store.Release(t.Context(), e)
 			_, err := f.store.Leave(t.Context(), e.Key, place)
 			require.NoError(t, err)
 		},
-		"gives up before a release that expects it": func(e store.Ending) {
+		"gives up before a release that expects it": func(e store.ReleaseRequest) {
 			_, err := f.store.Leave(t.Context(), e.Key, place)
 			require.NoError(t, err)
 			e.Line = true
@@ -89,7 +89,7 @@ func TestAClaimOfOneOfManyHeedsNoLine(t *testing.T) {
 	waiting.ID, waiting.Place = "waits", place
 	_, err = locks.store.Acquire(t.Context(), waiting)
 	require.ErrorIs(t, err, store.ErrHeld)
-	_, err = locks.store.Release(t.Context(), store.Ending{Ref: holder.Ref})
+	_, err = locks.store.Release(t.Context(), store.ReleaseRequest{Ref: holder.Ref})
 	require.NoError(t, err)
 
 	claimed := must(locks.TryClaim(t.Context(), ready, nil))(t)
@@ -102,7 +102,7 @@ func TestAClaimOfOneOfManyHeedsNoLine(t *testing.T) {
 	waiting.ID = "takes"
 	_, err = locks.store.Acquire(t.Context(), waiting)
 	require.NoError(t, err)
-	_, err = locks.store.Release(t.Context(), store.Ending{Ref: waiting.Ref})
+	_, err = locks.store.Release(t.Context(), store.ReleaseRequest{Ref: waiting.Ref})
 	require.NoError(t, err)
 	lock = readLock(get(t, coll, "0"), "lock")
 	assert.True(t, lock.done)

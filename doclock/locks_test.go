@@ -97,11 +97,11 @@ func newTapped(t *testing.T) *tapped {
 }
 
 // taken makes n documents and their claims.
-func (f *tapped) taken(n int) (batch []store.Ending) {
+func (f *tapped) taken(n int) (batch []store.ReleaseRequest) {
 	f.Helper()
 	for i := range n {
 		put(f, f.coll, order{ID: fmt.Sprint(i), State: "new"})
-		batch = append(batch, store.Ending{Ref: f.take(f.store, claimOf(i)).Ref})
+		batch = append(batch, store.ReleaseRequest{Ref: f.take(f.store, claimOf(i)).Ref})
 	}
 	f.tap.Take()
 	return batch
@@ -197,7 +197,7 @@ func TestNoticesGoToTheNamesThatWaitersKnow(t *testing.T) {
 	f.take(f.store, c)
 	require.NoError(t, f.store.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindOffered}), "beside its release")
 	all := []store.Notice{{Topic: store.TopicLocks, Key: key, Kind: store.KindOffered}}
-	for _, e := range append(batch, store.Ending{Ref: c.Ref}) {
+	for _, e := range append(batch, store.ReleaseRequest{Ref: c.Ref}) {
 		_, err := f.store.Release(t.Context(), e)
 		require.NoError(t, err)
 		all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.Key, Kind: store.KindOffered})

@@ -99,10 +99,10 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 // nothing; if the lost one arrives after the retry, it finds nothing either. If it was
 // certainly not applied, the caller is told so, and the engine goes on without the ending, or with
 // the one that takes its place.
-func (s *docStore) Release(ctx context.Context, of store.Ending) (answer store.Ended, err error) {
+func (s *docStore) Release(ctx context.Context, of store.ReleaseRequest) (answer store.ReleaseResult, err error) {
 	r := of.Ref
 	if err := modeIs(r.Mode); err != nil {
-		return store.Ended{}, err
+		return store.ReleaseResult{}, err
 	}
 	l, _ := s.steps.Memory.Of(r.ID)
 	e := l.Own.ending
@@ -112,7 +112,7 @@ func (s *docStore) Release(ctx context.Context, of store.Ending) (answer store.E
 		}
 	}()
 	if _, err := s.base.Read(ctx); err != nil {
-		return store.Ended{}, server.NotApplied(err)
+		return store.ReleaseResult{}, server.NotApplied(err)
 	}
 	var seen reply
 	answer, err = s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
@@ -140,7 +140,7 @@ func (s *docStore) Release(ctx context.Context, of store.Ending) (answer store.E
 //
 // The lock is removed as a whole if nothing in it outlasts the holder. That nobody is in line is
 // a guess, unless somebody is known to be.
-func (s *docStore) release(ctx context.Context, of store.Ending, e *ending) (reply, error) {
+func (s *docStore) release(ctx context.Context, of store.ReleaseRequest, e *ending) (reply, error) {
 	coll, conditions := s.steps.Gently(of.ID, of.Keep), s.Holds(of.ID)
 	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
 		coll = s.base.Durable
@@ -243,7 +243,7 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	var image reply
 	var err error
 	if e != nil {
-		image, err = s.release(ctx, store.Ending{Ref: r}, e)
+		image, err = s.release(ctx, store.ReleaseRequest{Ref: r}, e)
 	} else {
 		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
 		image, err = s.steps.Update(ctx, lease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), bson.D(u), command.Before)

@@ -159,7 +159,7 @@ func (l *Locker) take(lease *mongolock.Lease) {
 	ctx, key := context.Background(), lease.Key()
 	if seen, err := l.store.Mem.Look(ctx, []string{key}); err == nil {
 		ref := store.Ref{Key: key, ID: lease.ID(), Mode: seen[0].Mode}
-		_, _ = l.store.Mem.Release(ctx, store.Ending{Ref: ref}) // ErrGone: it is gone already
+		_, _ = l.store.Mem.Release(ctx, store.ReleaseRequest{Ref: ref}) // ErrGone: it is gone already
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -180,8 +180,8 @@ func (e *leaseStore) prolong(id string, d time.Duration) {
 
 // Release ends a run in the way that ended has recorded. A run that the lease engine gives back
 // by itself was granted too late to begin, or was lost while its function ran.
-func (e *leaseStore) Release(ctx context.Context, of store.Ending) (store.Ended, error) {
-	return store.Ended{}, e.release(ctx, of.Ref)
+func (e *leaseStore) Release(ctx context.Context, of store.ReleaseRequest) (store.ReleaseResult, error) {
+	return store.ReleaseResult{}, e.release(ctx, of.Ref)
 }
 
 func (e *leaseStore) release(ctx context.Context, r store.Ref) (err error) {

@@ -47,7 +47,7 @@ func ExampleClaim() {
 	_, err = s.Acquire(ctx, waiter)
 	fmt.Println("waiter:", errors.Is(err, store.ErrHeld))
 
-	ended, err := s.Release(ctx, store.Ending{Ref: claim("holder").Ref})
+	ended, err := s.Release(ctx, store.ReleaseRequest{Ref: claim("holder").Ref})
 	fmt.Println("who waits is known:", ended.Line[0] == waiter.Place, err)
 	_, err = s.Acquire(ctx, claim("somebody"))
 	fmt.Println("somebody:", err)

@@ -16,7 +16,7 @@ func TestNoLogShowsAnID(t *testing.T) {
 	holder := store.Holder{ID: "SECRET-ID", Owner: "app-1", ExpireAt: time.Unix(60, 0)}
 	status := store.Status{Key: "nightly", Mode: store.Exclusive, Holders: []store.Holder{holder}, Now: time.Unix(30, 0)}
 	for name, value := range map[string]any{
-		"ref": ref, "claim": store.Claim{Ref: ref}, "renewal": store.Renewal{Ref: ref}, "ending": store.Ending{Ref: ref},
+		"ref": ref, "claim": store.Claim{Ref: ref}, "renewal": store.Renewal{Ref: ref}, "ending": store.ReleaseRequest{Ref: ref},
 		"holder": holder, "status": status, "held": &store.HeldError{Status: status},
 	} {
 		for _, handler := range []func(*bytes.Buffer) slog.Handler{

@@ -195,20 +195,20 @@ func (s Status) Left() time.Duration {
 // LeftOf returns the time until h is over if it does not renew, or zero if it is over.
 func (s Status) LeftOf(h Holder) time.Duration { return max(0, h.end().Sub(s.Now)) }
 
-// An Ending asks to release a holder. If Keep is positive, the key stays taken until Keep after
+// A ReleaseRequest asks to release a holder. If Keep is positive, the key stays taken until Keep after
 // the holder's Since, which may be sooner or later than its expiry was; from then on the holder
 // is shown as Released, and cannot be renewed or transferred.
-type Ending struct {
+type ReleaseRequest struct {
 	Ref
 	Keep time.Duration
 	Line bool          // a hint: waiters are known to be in line
 	Used time.Duration // how long the claimant had the key, for those who wait; 0: not known
 }
 
-// Ended answers one Ending.
-type Ended struct {
-	Line []Place // who waits, in order, without places that are stale
-	Left int     // how many permits, or holders in other modes, are left that have not run out, by their dates
+// A ReleaseResult answers a ReleaseRequest.
+type ReleaseResult struct {
+	Line        []Place // who waits, in order, without places that are stale
+	HoldersLeft int     // how many permits, or holders in other modes, are left that have not run out, by their dates
 }
 
 // A Store keeps the holders of keys. The package comment numbers its duties.
@@ -224,7 +224,7 @@ type Store interface {
 
 	// Release removes a holder. It is ErrGone if the record has no holder with that ID. An expired
 	// holder that is still there is removed too.
-	Release(ctx context.Context, e Ending) (Ended, error)
+	Release(ctx context.Context, r ReleaseRequest) (ReleaseResult, error)
 
 	// Leave takes a place out of the line of a key. It returns the key as it is then; it is no error
 	// if the place is not there.

@@ -97,7 +97,7 @@ func (e *Engine) release(call *Call) {
 		values, end = e.Observe(values, OpRelease, h.Ref.Key, h.Terms)
 	}
 	ctx := e.within(values, call)
-	call.Ended, call.Err = e.store.Release(ctx, call.Ending)
+	call.Released, call.Err = e.store.Release(ctx, call.Release)
 	call.outside.cancel()
 	e.act(e.decide(Event{Kind: Answered, Call: call}), func() { e.attempted(h, end) })
 }

@@ -121,22 +121,22 @@ type Call struct {
 	Until moment // it is cut off then
 
 	// What is asked.
-	Claim  store.Claim
-	Ref    store.Ref
-	From   *store.Ref // Undo: of a handoff
-	Batch  []*Hold    // Renew
-	Ending store.Ending
-	Place  store.Place
-	Keys   []string
-	All    []store.Notice
+	Claim   store.Claim
+	Ref     store.Ref
+	From    *store.Ref // Undo: of a handoff
+	Batch   []*Hold    // Renew
+	Release store.ReleaseRequest
+	Place   store.Place
+	Keys    []string
+	All     []store.Notice
 
 	// What was answered.
-	Err     error
-	Grant   store.Grant
-	Answers []store.Renewed
-	Ended   store.Ended
-	Seen    []store.Status // Look, Leave
-	Settled bool
+	Err      error
+	Grant    store.Grant
+	Answers  []store.Renewed
+	Released store.ReleaseResult
+	Seen     []store.Status // Look, Leave
+	Settled  bool
 
 	// Whose it is.
 	inline bool    // it goes to Ready.Inline

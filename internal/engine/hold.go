@@ -257,7 +257,7 @@ func (c *core) giveBack(h *Hold, inline bool, bound time.Duration) {
 // sendRelease asks the store to release a hold.
 func (c *core) sendRelease(h *Hold, first bool, until moment) {
 	call := &Call{Kind: ReleaseOne, hold: h, inline: h.inline}
-	call.Ending = store.Ending{Ref: h.Ref, Keep: c.keep(h), Line: len(c.whoWaits(h)) > 0, Used: c.now.Sub(h.granted)}
+	call.Release = store.ReleaseRequest{Ref: h.Ref, Keep: c.keep(h), Line: len(c.whoWaits(h)) > 0, Used: c.now.Sub(h.granted)}
 	if first && h.notBefore == 0 {
 		call.told, call.toldAt = c.announceEarly(h), c.now
 	}
@@ -266,7 +266,7 @@ func (c *core) sendRelease(h *Hold, first bool, until moment) {
 
 // released handles the store's answer to a release.
 func (c *core) released(call *Call) {
-	h, e, err := call.hold, call.Ended, call.Err
+	h, e, err := call.hold, call.Released, call.Err
 	if h.state == settled { // a renewal has shown meanwhile that it is gone
 		return
 	}

@@ -378,7 +378,7 @@ func (c *core) whoWaits(h *Hold) []store.Place {
 }
 
 // nowOffered returns the notices after a release: to those whose turn it is, or who look when it will be.
-func (c *core) nowOffered(h *Hold, e store.Ended) []store.Notice {
+func (c *core) nowOffered(h *Hold, e store.ReleaseResult) []store.Notice {
 	if len(e.Line) == 0 {
 		return nil
 	}
@@ -387,8 +387,8 @@ func (c *core) nowOffered(h *Hold, e store.Ended) []store.Notice {
 		c.expect(h.Ref.Key, e.Line, n, n+1, keep-used, used)
 		return notices(store.KindMoved, h.Ref.Key, e.Line[:min(n+1, len(e.Line))]) // the first may be dead
 	}
-	if e.Left > 0 { // others release, too, and tell those behind
-		n = store.Status{Mode: h.Terms.Mode}.OfferedBeside(e.Line, e.Left)
+	if e.HoldersLeft > 0 { // others release, too, and tell those behind
+		n = store.Status{Mode: h.Terms.Mode}.OfferedBeside(e.Line, e.HoldersLeft)
 		c.expect(h.Ref.Key, e.Line, n, n, 0, used)
 		return notices(store.KindOffered, h.Ref.Key, e.Line[:n])
 	}

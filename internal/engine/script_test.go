@@ -518,9 +518,9 @@ func (s *script) describe(call *Call) string {
 		}
 		return verb + " " + strings.Join(names, ", ")
 	case ReleaseOne:
-		text := fmt.Sprintf("%s %s, which %s had", verb, call.Ending.Key, s.of(call.hold))
-		if call.Ending.Keep > 0 {
-			text += fmt.Sprintf(", and keep it taken until %s after the grant", short(call.Ending.Keep))
+		text := fmt.Sprintf("%s %s, which %s had", verb, call.Release.Key, s.of(call.hold))
+		if call.Release.Keep > 0 {
+			text += fmt.Sprintf(", and keep it taken until %s after the grant", short(call.Release.Keep))
 		}
 		return text
 	case Undo:
@@ -696,9 +696,9 @@ func (s *script) answer(call *Call, text string) {
 		s.granted(call, rest)
 	case "is released":
 		if left, line, found := strings.Cut(rest, " left"); found {
-			call.Ended.Left, rest = int(s.number(left)), strings.TrimPrefix(line, "; ")
+			call.Released.HoldersLeft, rest = int(s.number(left)), strings.TrimPrefix(line, "; ")
 		}
-		call.Ended.Line = s.line(call.Ending.Key, rest)
+		call.Released.Line = s.line(call.Release.Key, rest)
 	case "is settled", "are settled":
 		call.Settled = true
 	case "finds nothing", "find nothing": // it may still come

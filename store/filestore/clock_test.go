@@ -282,7 +282,7 @@ func clockStorm(t *testing.T, seed uint64, outlive bool) (wrong []string) {
 			}
 		case 4:
 			if len(live) > 0 {
-				_, _ = s.Release(t.Context(), store.Ending{Ref: live[0].ref})
+				_, _ = s.Release(t.Context(), store.ReleaseRequest{Ref: live[0].ref})
 				live = live[1:]
 			}
 		default:

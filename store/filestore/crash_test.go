@@ -35,7 +35,7 @@ func (s onDisk) Extend(key, _ string) error {
 }
 
 func (s onDisk) Release(key, _ string) error {
-	_, err := s.Store.Release(context.Background(), store.Ending{Ref: mine(key).Ref})
+	_, err := s.Store.Release(context.Background(), store.ReleaseRequest{Ref: mine(key).Ref})
 	return err
 }
 

@@ -31,7 +31,7 @@ func TestAFullRecordRefusesFurtherHoldersAndNothingElse(t *testing.T) {
 		require.NoError(t, err)
 		file, err := os.Stat(filepath.Join(dir, hostfile.Name("shared")))
 		require.NoError(t, err)
-		_, err = s.Release(ctx, store.Ending{Ref: first.Ref})
+		_, err = s.Release(ctx, store.ReleaseRequest{Ref: first.Ref})
 		require.NoError(t, err)
 
 		_, err = s.Acquire(ctx, claim("first", small+most-int(file.Size())))
@@ -40,7 +40,7 @@ func TestAFullRecordRefusesFurtherHoldersAndNothingElse(t *testing.T) {
 		_, err = s.Acquire(ctx, claim("second", 0))
 		assert.ErrorIs(t, err, store.ErrTooLarge)
 		assert.NoError(t, s.Renew(ctx, []store.Renewal{{Ref: first.Ref, TTL: time.Minute}})[0].Err, "renewal")
-		_, err = s.Release(ctx, store.Ending{Ref: first.Ref, Keep: time.Hour})
+		_, err = s.Release(ctx, store.ReleaseRequest{Ref: first.Ref, Keep: time.Hour})
 		assert.NoError(t, err, "release for later")
 	})
 }

@@ -120,8 +120,8 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 
 // Release removes a holder. With Keep, the holder is marked as released and stays until Keep after its
 // grant.
-func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	return edit(ctx, s, e.Ref, func(k *record.Key, now time.Time) (store.Ended, error) { return k.Release(now, e) })
+func (s *Store) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
+	return edit(ctx, s, e.Ref, func(k *record.Key, now time.Time) (store.ReleaseResult, error) { return k.Release(now, e) })
 }
 
 // Leave takes a place out of the line. It removes the file if the place was all that the file

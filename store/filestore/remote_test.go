@@ -22,20 +22,20 @@ type call struct {
 	Ref    store.Ref
 	From   *store.Ref
 	Batch  []store.Renewal
-	End    store.Ending
+	End    store.ReleaseRequest
 	Place  store.Place
 	Reason string
 	Now    bool
 }
 
 type result struct {
-	Grant   store.Grant
-	Renewed []store.Renewed // without their errors
-	Ended   store.Ended
-	Errs    []*verdict
-	Status  store.Status
-	Settled bool
-	Err     *verdict
+	Grant    store.Grant
+	Renewed  []store.Renewed // without their errors
+	Released store.ReleaseResult
+	Errs     []*verdict
+	Status   store.Status
+	Settled  bool
+	Err      *verdict
 }
 
 // A verdict carries an error between processes, as far as the contract distinguishes
@@ -104,7 +104,7 @@ func answer(s *filestore.Store, w http.ResponseWriter, r *http.Request) {
 	case "transfer":
 		res.Grant, err = s.Transfer(ctx, *c.From, c.Claim)
 	case "release":
-		res.Ended, err = s.Release(ctx, c.End)
+		res.Released, err = s.Release(ctx, c.End)
 	case "leave":
 		res.Status, err = s.Leave(ctx, c.Ref.Key, c.Place)
 	case "undo":
@@ -158,9 +158,9 @@ func (p inProcesses) Transfer(ctx context.Context, from store.Ref, to store.Clai
 	return res.Grant, res.Err.unpack()
 }
 
-func (p inProcesses) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (p inProcesses) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	res := p.one().call(ctx, call{Op: "release", End: e})
-	return res.Ended, res.Err.unpack()
+	return res.Released, res.Err.unpack()
 }
 
 func (p inProcesses) Leave(ctx context.Context, key string, place store.Place) (store.Status, error) {

@@ -31,7 +31,7 @@ func TestAnUnknownModeIsRefusedWithoutATrace(t *testing.T) {
 		_, acquire := s.Acquire(t.Context(), c)
 		_, transfer := s.Transfer(t.Context(), exclusive("k", "from"), c)
 		_, undo := s.Undo(t.Context(), c.Ref, nil)
-		_, release := s.Release(t.Context(), store.Ending{Ref: c.Ref})
+		_, release := s.Release(t.Context(), store.ReleaseRequest{Ref: c.Ref})
 		for op, err := range map[string]error{
 			"Acquire":  acquire,
 			"Renew":    s.Renew(t.Context(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err,
@@ -122,7 +122,7 @@ func pair(ctx context.Context, t testing.TB, s *memstore.Store, c store.Claim) {
 	if _, err := s.Acquire(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Release(ctx, store.Ending{Ref: c.Ref}); err != nil {
+	if _, err := s.Release(ctx, store.ReleaseRequest{Ref: c.Ref}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -75,7 +75,7 @@ func (f *fixture) acquire(s *Store, c store.Claim) store.Grant {
 
 // released releases one holder.
 func released(ctx context.Context, s *Store, r store.Ref, keep time.Duration) error {
-	_, err := s.Release(ctx, store.Ending{Ref: r, Keep: keep})
+	_, err := s.Release(ctx, store.ReleaseRequest{Ref: r, Keep: keep})
 	return err
 }
 

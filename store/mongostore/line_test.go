@@ -132,7 +132,7 @@ var lineRaces = []struct {
 			f.acquire(f.store, c)
 			var waiting store.Claim
 			did := meanwhile(line, isRemove, func() { waiting = f.waits(f.another(), exclusiveClaim("k", time.Minute)) })
-			ended, err := f.store.Release(f.ctx(), store.Ending{Ref: c.Ref})
+			ended, err := f.store.Release(f.ctx(), store.ReleaseRequest{Ref: c.Ref})
 			require.NoError(f.t, err)
 			if require.True(f.t, did()); !slices.Equal(ended.Line, []store.Place{waiting.Place}) || f.absent("k") {
 				return "a waiter was forgotten"
@@ -243,7 +243,7 @@ func TestReadersThatAreOfferedTheKeyLoseNoRace(t *testing.T) {
 	assert.Len(t, r.Holders, readers)
 	assert.Empty(t, r.Line)
 	for i := range claims {
-		_, _ = stores[i].Release(f.ctx(), store.Ending{Ref: claims[i].Ref})
+		_, _ = stores[i].Release(f.ctx(), store.ReleaseRequest{Ref: claims[i].Ref})
 	}
 	assert.True(t, f.absent("k"))
 }

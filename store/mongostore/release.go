@@ -19,9 +19,9 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 }
 
 // Release releases a holder, with one command in most cases.
-func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (s *Store) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	if err := knownMode(e.Mode); err != nil {
-		return store.Ended{}, err
+		return store.ReleaseResult{}, err
 	}
 	coll := s.steps.Gently(e.ID, e.Keep)
 	return s.steps.Release(ctx, e.Ref, func(ctx context.Context) (reply, error) {

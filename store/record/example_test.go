@@ -159,8 +159,8 @@ func (s lockTable) Renew(ctx context.Context, batch []store.Renewal) []store.Ren
 	return answers
 }
 
-func (s lockTable) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	return change(ctx, s, e.Ref, func(k *record.Key, now time.Time) (store.Ended, error) { return k.Release(now, e) })
+func (s lockTable) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
+	return change(ctx, s, e.Ref, func(k *record.Key, now time.Time) (store.ReleaseResult, error) { return k.Release(now, e) })
 }
 
 func (s lockTable) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {

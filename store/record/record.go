@@ -137,10 +137,10 @@ func (k *Key) Renew(now time.Time, r store.Renewal) (store.Renewed, error) {
 
 // Release removes a holder, live or expired. With Keep the holder stays until Keep after its grant,
 // as Released. Duty 14: an absent holder is ErrGone.
-func (k *Key) Release(now time.Time, e store.Ending) (store.Ended, error) {
+func (k *Key) Release(now time.Time, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	h := k.holder(e.ID)
 	if h == nil {
-		return store.Ended{}, store.ErrGone
+		return store.ReleaseResult{}, store.ErrGone
 	}
 	if until := h.Since.Add(e.Keep); e.Keep > 0 && until.After(now) {
 		h.Released, h.ExpireAt = true, until
@@ -149,7 +149,7 @@ func (k *Key) Release(now time.Time, e store.Ending) (store.Ended, error) {
 		k.drop(now, e.ID)
 	}
 	s := k.seen(e.Key, now)
-	return store.Ended{Line: s.Waiting(""), Left: s.Taken()}, nil
+	return store.ReleaseResult{Line: s.Waiting(""), HoldersLeft: s.Taken()}, nil
 }
 
 // Break marks a holder as broken and, with atOnce, removes it.

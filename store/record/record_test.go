@@ -85,7 +85,7 @@ func (p *player) play(t *testing.T, words []string) string {
 		r, err := p.key.Renew(p.now, store.Renewal{Ref: ref(id), TTL: p.time(t, rest[0])})
 		answer = p.said(r.Line, err, fmt.Sprint("renewed, left ", r.Left))
 	case "release":
-		e := store.Ending{Ref: ref(id)}
+		e := store.ReleaseRequest{Ref: ref(id)}
 		for _, word := range rest {
 			if of, is := strings.CutPrefix(word, "keep="); is {
 				e.Keep = p.time(t, of)
@@ -94,7 +94,7 @@ func (p *player) play(t *testing.T, words []string) string {
 			}
 		}
 		ended, err := p.key.Release(p.now, e)
-		answer = p.said(ended.Line, err, fmt.Sprint("released, left ", ended.Left))
+		answer = p.said(ended.Line, err, fmt.Sprint("released, left ", ended.HoldersLeft))
 	case "break":
 		answer = p.said(nil, p.key.Break(p.now, id, strings.Trim(rest[0], `"`), len(rest) > 1), "broken")
 	case "undo":

@@ -90,7 +90,7 @@ func walk(seed uint64, claim claimer) (wrong []string) {
 		case 0:
 			now = now.Add(time.Duration(d.IntN(40)) * time.Second)
 		case 1, 2:
-			if _, err := k.Release(now, store.Ending{Ref: ref(holder.ID)}); (err == nil) != (holder.ID != "") {
+			if _, err := k.Release(now, store.ReleaseRequest{Ref: ref(holder.ID)}); (err == nil) != (holder.ID != "") {
 				say("release of %q: %v", holder.ID, err)
 			}
 		case 3:

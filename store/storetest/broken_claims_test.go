@@ -49,7 +49,7 @@ func (s tokenInRecord) Transfer(ctx context.Context, from store.Ref, to store.Cl
 	return s.number(to.Key, g, err)
 }
 
-func (s tokenInRecord) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s tokenInRecord) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	answer, err := s.end(e)
 	if err == nil && s.atRelease {
 		s.forget(e.Key)

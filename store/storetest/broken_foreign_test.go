@@ -48,7 +48,7 @@ func (s foreignIsHeld) Acquire(ctx context.Context, c store.Claim) (store.Grant,
 
 type foreignReleased struct{ sound }
 
-func (s foreignReleased) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s foreignReleased) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	answer, err := s.end(e)
 	if errors.Is(err, store.ErrForeign) {
 		s.Delete(e.Key)

@@ -10,7 +10,7 @@ import (
 
 type releaseByKey struct{ sound }
 
-func (s releaseByKey) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s releaseByKey) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	if h, _ := s.holder(e.Key); h.ID != "" {
 		e.ID = h.ID
 	}
@@ -19,13 +19,13 @@ func (s releaseByKey) Release(_ context.Context, e store.Ending) (store.Ended, e
 
 type releaseWithoutEffect struct{ sound }
 
-func (releaseWithoutEffect) Release(context.Context, store.Ending) (store.Ended, error) {
-	return store.Ended{}, nil
+func (releaseWithoutEffect) Release(context.Context, store.ReleaseRequest) (store.ReleaseResult, error) {
+	return store.ReleaseResult{}, nil
 }
 
 type keepIgnored struct{ sound }
 
-func (s keepIgnored) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s keepIgnored) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	e.Keep = 0
 	return s.end(e)
 }
@@ -33,11 +33,11 @@ func (s keepIgnored) Release(_ context.Context, e store.Ending) (store.Ended, er
 // keepThatOnlyRenews sets another expiry, but does not mark the holder as released.
 type keepThatOnlyRenews struct{ sound }
 
-func (s keepThatOnlyRenews) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (s keepThatOnlyRenews) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	if e.Keep == 0 {
 		return s.end(e)
 	}
-	return store.Ended{}, s.Renew(ctx, []store.Renewal{{Ref: e.Ref, TTL: e.Keep}})[0].Err
+	return store.ReleaseResult{}, s.Renew(ctx, []store.Renewal{{Ref: e.Ref, TTL: e.Keep}})[0].Err
 }
 
 // keptThenBroken tells a holder of a break that came after its release.
@@ -48,7 +48,7 @@ type keptThenBroken struct {
 
 func newKeptThenBroken() store.Store { return keptThenBroken{newSound(), new(sync.Map), new(sync.Map)} }
 
-func (s keptThenBroken) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s keptThenBroken) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	if e.Keep > 0 {
 		s.kept.Store(e.ID, true)
 	}

@@ -194,7 +194,7 @@ func (s lineGoesWithItsHolder) tidy(key string) {
 	}
 }
 
-func (s lineGoesWithItsHolder) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (s lineGoesWithItsHolder) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	defer s.tidy(e.Key)
 	return s.Store.Release(ctx, e)
 }
@@ -218,7 +218,7 @@ func (s lineGoesWithATransfer) Transfer(ctx context.Context, from store.Ref, to 
 
 type keepForgetsTheLine struct{ sound }
 
-func (s keepForgetsTheLine) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s keepForgetsTheLine) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	answer, err := s.end(e)
 	if e.Keep > 0 {
 		answer.Line = nil
@@ -258,7 +258,7 @@ func (s hintOfPlaceBelieved) Acquire(ctx context.Context, c store.Claim) (store.
 // hintOfLineBelieved looks for waiters only if some are known.
 type hintOfLineBelieved struct{ sound }
 
-func (s hintOfLineBelieved) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s hintOfLineBelieved) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	answer, err := s.end(e)
 	if !e.Line {
 		answer.Line = nil

@@ -74,7 +74,7 @@ func (s sound) others(r store.Ref, do func(store.Ref, store.Holder)) {
 }
 
 func (s sound) drop(r store.Ref, _ store.Holder) {
-	s.end(store.Ending{Ref: r})
+	s.end(store.ReleaseRequest{Ref: r})
 }
 
 // joinReplaces replaces the whole set of holders by the new one.
@@ -133,7 +133,7 @@ func (s writerSeesNoReaders) Acquire(ctx context.Context, c store.Claim) (store.
 
 type lastLeavesTheRecord struct{ sound }
 
-func (s lastLeavesTheRecord) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (s lastLeavesTheRecord) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	answer, err := s.end(e)
 	if h, _ := s.holder(e.Key); err == nil && h.ID == "" && shares(e.Mode) {
 		_, _ = s.Store.Acquire(ctx, store.Claim{Ref: e.Ref, TTL: 1})
@@ -143,9 +143,9 @@ func (s lastLeavesTheRecord) Release(ctx context.Context, e store.Ending) (store
 
 type keepForAll struct{ sound }
 
-func (s keepForAll) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s keepForAll) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	if e.Keep > 0 {
-		s.others(e.Ref, func(r store.Ref, _ store.Holder) { s.end(store.Ending{Ref: r, Keep: e.Keep}) })
+		s.others(e.Ref, func(r store.Ref, _ store.Holder) { s.end(store.ReleaseRequest{Ref: r, Keep: e.Keep}) })
 	}
 	return s.end(e)
 }

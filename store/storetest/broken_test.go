@@ -50,14 +50,14 @@ func (s sound) holder(key string) (store.Holder, store.Status) {
 }
 
 // end releases one holder.
-func (s sound) end(e store.Ending) (store.Ended, error) {
+func (s sound) end(e store.ReleaseRequest) (store.ReleaseResult, error) {
 	return s.Store.Release(context.Background(), e)
 }
 
 // remove removes the first holder of key.
 func (s sound) remove(key string) {
 	if h, _ := s.holder(key); h.ID != "" {
-		s.end(store.Ending{Ref: exclusive(key, h.ID)})
+		s.end(store.ReleaseRequest{Ref: exclusive(key, h.ID)})
 	}
 }
 

@@ -133,7 +133,7 @@ type grantBoundToItsContext struct{ sound }
 func (s grantBoundToItsContext) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	g, err := s.Store.Acquire(ctx, c)
 	if err == nil {
-		context.AfterFunc(ctx, func() { s.end(store.Ending{Ref: c.Ref}) })
+		context.AfterFunc(ctx, func() { s.end(store.ReleaseRequest{Ref: c.Ref}) })
 	}
 	return g, err
 }

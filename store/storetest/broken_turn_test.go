@@ -168,7 +168,7 @@ func (s freedIsNotShown) Look(ctx context.Context, keys []string) ([]store.Statu
 
 type useIsNotShown struct{ sound }
 
-func (s useIsNotShown) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (s useIsNotShown) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	e.Used = 0
 	return s.Store.Release(ctx, e)
 }
@@ -186,7 +186,7 @@ func (s stalePlacesCount) Acquire(ctx context.Context, c store.Claim) (store.Gra
 // stalePlacesTold answers a release with all who stood in line.
 type stalePlacesTold struct{ sound }
 
-func (s stalePlacesTold) Release(_ context.Context, e store.Ending) (store.Ended, error) {
+func (s stalePlacesTold) Release(_ context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	answer, err := s.end(e)
 	_, status := s.holder(e.Key)
 	answer.Line = nil

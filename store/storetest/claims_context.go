@@ -25,7 +25,7 @@ func (e *env) calls(h held) map[string]func(context.Context) error {
 			return e.store.Renew(ctx, []store.Renewal{{Ref: h.Ref, TTL: long}})[0].Err
 		},
 		"release": func(ctx context.Context) error {
-			_, err := e.store.Release(ctx, store.Ending{Ref: h.Ref})
+			_, err := e.store.Release(ctx, store.ReleaseRequest{Ref: h.Ref})
 			return err
 		},
 		"leave": func(ctx context.Context) error {

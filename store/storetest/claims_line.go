@@ -198,7 +198,7 @@ func theRecordStaysForItsLineAndGoesWithIt(e *env) {
 	key := e.key("awaited")
 	h := e.hold(key, long)
 	a, b := e.waits(e.claim(key, long)), e.waits(e.claim(key, long))
-	e.ends("an awaited key", store.Ending{Ref: h.Ref}, 0, a, b)
+	e.ends("an awaited key", store.ReleaseRequest{Ref: h.Ref}, 0, a, b)
 	status := e.look(key)
 	if len(status.Holders) != 0 || !status.Free() || status.Mode != "" {
 		e.Errorf("the record that stays for its line: %+v", status)
@@ -214,7 +214,7 @@ func theRecordStaysForItsLineAndGoesWithIt(e *env) {
 
 	h = e.hold(key, long)
 	next := e.granted(func() store.Claim { c := e.waits(e.claim(key, long)); e.release(h.Ref); return e.anew(c) }())
-	e.ends("the key of one who waited", store.Ending{Ref: next.Ref}, 0)
+	e.ends("the key of one who waited", store.ReleaseRequest{Ref: next.Ref}, 0)
 	e.lists(key)
 }
 
@@ -279,7 +279,7 @@ func theLineStaysAsHoldersAreRenewedAndReplaced(e *env) {
 func aKeptKeyKeepsItsLine(e *env) {
 	h := e.hold(e.key("kept"), long)
 	a, b := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
-	e.ends("a kept key", store.Ending{Ref: h.Ref, Keep: 2 * short}, 1, a, b)
+	e.ends("a kept key", store.ReleaseRequest{Ref: h.Ref, Keep: 2 * short}, 1, a, b)
 	e.sleepUntil(h.replied.Add(2*short + e.slack()))
 	e.refused(e.claim(h.Key, long))
 	e.waits(b)
@@ -308,14 +308,14 @@ func hintsChangeNoAnswer(e *env) {
 			return c
 		}
 		free := e.granted(hinted(e.placed(e.claim(e.key("free "+what), long))))
-		e.ends("a key that nobody waits for", store.Ending{Ref: free.Ref, Line: true}, 0)
+		e.ends("a key that nobody waits for", store.ReleaseRequest{Ref: free.Ref, Line: true}, 0)
 		e.lists(free.Key)
 
 		h := e.hold(e.key("held "+what), long)
 		a, b := e.waits(hinted(e.claim(h.Key, long))), e.waits(hinted(e.claim(h.Key, long)))
 		e.waits(a)
 		e.line(h.Key, a, b)
-		e.ends("an awaited key", store.Ending{Ref: h.Ref, Line: what != "held"}, 0, a, b)
+		e.ends("an awaited key", store.ReleaseRequest{Ref: h.Ref, Line: what != "held"}, 0, a, b)
 		e.waits(b)
 		next := e.granted(e.anew(a))
 		e.places("grant", next.grant.Line, b)

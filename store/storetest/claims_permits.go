@@ -76,11 +76,11 @@ func weightsAreNoMoreThanTheLimitInSum(e *env) {
 			}
 		}
 	}
-	e.ends("a weight of 2", store.Ending{Ref: two.Ref}, 4)
+	e.ends("a weight of 2", store.ReleaseRequest{Ref: two.Ref}, 4)
 	e.refused(e.weighing(key, 3, 6, long))
 	again := e.granted(e.weighing(key, 2, 6, long))
 	e.heldBy(key, three, one, again)
-	e.ends("3 permits", store.Ending{Ref: three.Ref}, 3)
+	e.ends("3 permits", store.ReleaseRequest{Ref: three.Ref}, 3)
 	e.granted(e.weighing(key, 3, 6, long))
 	e.refused(e.weighing(key, 1, 6, long))
 }
@@ -114,7 +114,7 @@ func eachClaimIsJudgedByItsOwnLimit(e *env) {
 		e.Errorf("%d permits are shown as taken, not 6", taken)
 	}
 	e.refused(e.permit(key, 3, long))
-	e.ends("a weight of 4", store.Ending{Ref: heavy.Ref}, 2)
+	e.ends("a weight of 4", store.ReleaseRequest{Ref: heavy.Ref}, 2)
 	e.release(young.Ref)
 	back := e.granted(e.permit(key, 2, long))
 	e.refused(e.permit(key, 2, long))
@@ -132,7 +132,7 @@ func aSmallerLimitKeepsItsTurn(e *env) {
 	e.waits(large)
 	e.offers("while 2 are taken", e.look(key), 0)
 
-	e.ends("a permit", store.Ending{Ref: all[0].Ref}, 1, small, large)
+	e.ends("a permit", store.ReleaseRequest{Ref: all[0].Ref}, 1, small, large)
 	e.offers("while 1 is taken", e.look(key), 1)
 	e.waits(large)
 	next := e.granted(e.anew(small))

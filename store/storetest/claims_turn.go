@@ -211,7 +211,7 @@ func itIsShownSinceWhenAKeyIsFree(e *env) {
 	seen := e.look(h.Key).Now
 	e.later()
 	used := 1500 * time.Millisecond
-	e.ends("an awaited key", store.Ending{Ref: h.Ref, Used: used}, 0, a)
+	e.ends("an awaited key", store.ReleaseRequest{Ref: h.Ref, Used: used}, 0, a)
 	e.later()
 	s := e.look(h.Key)
 	if since := s.OfferedSince(); !since.After(seen) || since.After(s.Now) {
@@ -276,7 +276,7 @@ func aReleaseTellsWhoStillCounts(e *env) {
 	dead, alive := e.waits(e.claim(h.Key, long)), e.waits(e.claim(h.Key, long))
 	e.unseen(dead, store.PlaceFor+2*time.Second)
 	e.waits(alive)
-	e.ends("the awaited", store.Ending{Ref: h.Ref}, 0, alive)
+	e.ends("the awaited", store.ReleaseRequest{Ref: h.Ref}, 0, alive)
 }
 
 // aWaiterThatIsSeenIsNotPassed: neither one that asks again, nor one that comes late but before
@@ -332,9 +332,9 @@ func aWaitingWriterKeepsNewSharersOut(e *env) {
 			e.Errorf("renewal of the live sharer: %v", err)
 		}
 		e.heldBy(h.Key, h, other)
-		e.ends("a sharer", store.Ending{Ref: h.Ref}, 1, writer, sharer)
+		e.ends("a sharer", store.ReleaseRequest{Ref: h.Ref}, 1, writer, sharer)
 		e.waits(writer)
-		e.ends("the last sharer", store.Ending{Ref: other.Ref}, 0, writer, sharer)
+		e.ends("the last sharer", store.ReleaseRequest{Ref: other.Ref}, 0, writer, sharer)
 		e.waits(sharer)
 		next := e.granted(e.anew(writer))
 		e.waits(sharer)
@@ -379,10 +379,10 @@ func asManyPermitsAreOfferedAsAreFree(e *env) {
 	}
 	a, b := e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 3, long))
 	c, d := e.waits(e.permit(key, 3, long)), e.waits(e.permit(key, 3, long))
-	e.ends("a permit", store.Ending{Ref: all[0].Ref}, 2, a, b, c, d)
+	e.ends("a permit", store.ReleaseRequest{Ref: all[0].Ref}, 2, a, b, c, d)
 	e.waits(b)
 	e.refused(e.permit(key, 3, long))
-	e.ends("a permit", store.Ending{Ref: all[1].Ref}, 1, a, b, c, d)
+	e.ends("a permit", store.ReleaseRequest{Ref: all[1].Ref}, 1, a, b, c, d)
 	e.waits(c)
 	second := e.granted(e.anew(b)) // before the first has come
 	e.places("grant", second.grant.Line, a, c, d)
@@ -403,11 +403,11 @@ func aHeavyClaimIsNotOvertaken(e *env) {
 	key := e.key("weights")
 	one, other := e.granted(e.weighing(key, 2, 4, long)), e.granted(e.weighing(key, 2, 4, long))
 	heavy, light, last := e.waits(e.weighing(key, 3, 4, long)), e.waits(e.permit(key, 4, long)), e.waits(e.permit(key, 4, long))
-	e.ends("2 permits", store.Ending{Ref: one.Ref}, 2, heavy, light, last)
+	e.ends("2 permits", store.ReleaseRequest{Ref: one.Ref}, 2, heavy, light, last)
 	e.waits(light)
 	e.refused(e.permit(key, 4, long))
 	e.waits(heavy)
-	e.ends("2 permits", store.Ending{Ref: other.Ref}, 0, heavy, light, last)
+	e.ends("2 permits", store.ReleaseRequest{Ref: other.Ref}, 0, heavy, light, last)
 	e.waits(last) // 3 and 1 before it
 	next := e.granted(e.anew(light))
 	e.waits(last)

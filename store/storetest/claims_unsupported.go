@@ -19,7 +19,7 @@ func sharesKeys(s store.Store) bool {
 	r := store.Ref{Key: "storetest" + rand.Text(), ID: rand.Text(), Mode: store.Shared}
 	_, err := s.Acquire(ctx, store.Claim{Ref: r, TTL: long})
 	if err == nil {
-		_, _ = s.Release(ctx, store.Ending{Ref: r}) // if this fails, the holder expires
+		_, _ = s.Release(ctx, store.ReleaseRequest{Ref: r}) // if this fails, the holder expires
 	}
 	return !errors.Is(err, errors.ErrUnsupported)
 }

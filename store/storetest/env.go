@@ -136,14 +136,14 @@ func (e *env) refusal(c store.Claim, err error) *store.HeldError {
 // end releases a holder.
 func (e *env) end(r store.Ref, keep time.Duration) error {
 	e.Helper()
-	_, err := e.store.Release(e.ctx(), store.Ending{Ref: r, Keep: keep})
+	_, err := e.store.Release(e.ctx(), store.ReleaseRequest{Ref: r, Keep: keep})
 	return err
 }
 
 // release releases a holder that must be there, and returns who waits.
 func (e *env) release(r store.Ref) []store.Place {
 	e.Helper()
-	answer, err := e.store.Release(e.ctx(), store.Ending{Ref: r})
+	answer, err := e.store.Release(e.ctx(), store.ReleaseRequest{Ref: r})
 	if err != nil {
 		e.Fatalf("release of %q: %v", r.Key, err)
 	}
@@ -151,11 +151,11 @@ func (e *env) release(r store.Ref) []store.Place {
 }
 
 // ends releases a holder, and checks the answer: how many holders are left, and who waits.
-func (e *env) ends(what string, of store.Ending, left int, line ...store.Claim) {
+func (e *env) ends(what string, of store.ReleaseRequest, left int, line ...store.Claim) {
 	e.Helper()
 	answer, err := e.store.Release(e.ctx(), of)
-	if err != nil || answer.Left != left {
-		e.Errorf("release of %s: %d holders are left, %v; want %d", what, answer.Left, err, left)
+	if err != nil || answer.HoldersLeft != left {
+		e.Errorf("release of %s: %d holders are left, %v; want %d", what, answer.HoldersLeft, err, left)
 	}
 	e.places("release of "+what, answer.Line, line...)
 }

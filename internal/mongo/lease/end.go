@@ -11,11 +11,11 @@ import (
 
 // Release ends a lease by the command that send sends, and answers by the record that it left. If
 // the command found no such holder, the image that look returns tells why.
-func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(context.Context) (Image[R], error)) (store.Ended, error) {
+func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(context.Context) (Image[R], error)) (store.ReleaseResult, error) {
 	ctx = command.Bare(ctx)
 	image, err := send(ctx)
 	if err != nil {
-		return store.Ended{}, server.Classified(err)
+		return store.ReleaseResult{}, server.Classified(err)
 	}
 	if image.Found() {
 		s.Memory.Forget(r.ID)
@@ -31,18 +31,18 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send, look func(
 		err = GoneIfBroken(Why(image, r.ID))
 	}
 	s.Memory.Forget(r.ID)
-	return store.Ended{}, err
+	return store.ReleaseResult{}, err
 }
 
 // EndedAs answers a release by the document that it left.
-func EndedAs[R Record](left R) store.Ended {
+func EndedAs[R Record](left R) store.ReleaseResult {
 	at, _ := left.Drawn()
 	seen := left.Status("", at)
-	e := store.Ended{Line: seen.Waiting("")}
+	e := store.ReleaseResult{Line: seen.Waiting("")}
 	for _, m := range left.Marks() {
 		if m.ExpireAt.After(at) {
 			h, _ := left.Holder(m.ID)
-			e.Left += max(1, h.Weight)
+			e.HoldersLeft += max(1, h.Weight)
 		}
 	}
 	return e

@@ -75,7 +75,7 @@ func TestTheNextWaiterAsksForItselfWhenAHeadGivesUpDuringItsClaim(t *testing.T) 
 		synctest.Wait()
 		b.On(lab.Acquire, lab.Slow(0, 100*time.Millisecond))
 		// Another process gets the key between the release and the head's claim, and dies.
-		_, _ = b.Mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}})
+		_, _ = b.Mem.Release(t.Context(), store.ReleaseRequest{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}})
 		brief.Place = store.NewPlace(brief.Mode, brief.Limit, 1, "")
 		_, err := b.Mem.Acquire(t.Context(), brief)
 		require.ErrorIs(t, err, store.ErrHeld)

@@ -366,7 +366,7 @@ func TestASharerThatPollsBringsInThoseBehindIt(t *testing.T) {
 		time.Sleep(time.Second)
 		second := inBackground(t.Context(), newClient(t, s), "k", mongolock.Shared())
 		time.Sleep(time.Minute)
-		_, _ = s.Release(t.Context(), store.Ending{Ref: holder.Ref})
+		_, _ = s.Release(t.Context(), store.ReleaseRequest{Ref: holder.Ref})
 		one, two := <-first, <-second
 		require.NoError(t, errors.Join(one.err, two.err))
 		assert.LessOrEqual(t, two.when.Sub(one.when), 100*time.Millisecond)

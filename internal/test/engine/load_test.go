@@ -183,7 +183,7 @@ func TestAWaiterAsksOnceAMinuteWhateverWakeUpsAreLost(t *testing.T) {
 		l := acquire(t, holder, "k", mongolock.TTL(24*time.Hour))
 		wait := inBackground(t.Context(), c, "k")
 		time.Sleep(10 * time.Minute)
-		_, err := mem.Release(t.Context(), store.Ending{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}}) // freed by hand, without a wake-up
+		_, err := mem.Release(t.Context(), store.ReleaseRequest{Ref: store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}}) // freed by hand, without a wake-up
 		require.NoError(t, err)
 		freed := time.Now()
 		r := <-wait

@@ -182,7 +182,7 @@ func TestEveryLogLineOfTheReferenceIsWrittenByTheCode(t *testing.T) {
 	}
 	for _, l := range lines {
 		level := strings.ToUpper(l[1][:1]) + l[1][1:]
-		calls := []string{level + "(", "say(" + level + ", "} // of a logger, and of the engine's core
+		calls := []string{level + "(", "say(slog.Level" + level + ", "} // of a logger, and of the engine's core
 		if strings.Contains(level, ",") {
 			calls = []string{"level, "} // which the code decides
 		}

@@ -192,8 +192,8 @@ func (r *remote) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 }
 
 // Release is the store's.
-func (r *remote) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
-	return flat(call(ctx, r, "release", e.Key, []string{e.Key}, func() reply[store.Ended] {
+func (r *remote) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
+	return flat(call(ctx, r, "release", e.Key, []string{e.Key}, func() reply[store.ReleaseResult] {
 		return of(r.mem.Release(context.WithoutCancel(ctx), e))
 	}))
 }

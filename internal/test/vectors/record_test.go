@@ -171,13 +171,13 @@ func (s *fixture) broken(id string) {
 
 func (s *fixture) release(id string, want error) {
 	s.t.Helper()
-	_, err := s.store.Release(s.ctx, store.Ending{Ref: ref(id)})
+	_, err := s.store.Release(s.ctx, store.ReleaseRequest{Ref: ref(id)})
 	s.is(want, err)
 }
 
 func (s *fixture) releaseToLine(id string) {
 	s.t.Helper()
-	_, err := s.store.Release(s.ctx, store.Ending{Ref: ref(id), Line: true})
+	_, err := s.store.Release(s.ctx, store.ReleaseRequest{Ref: ref(id), Line: true})
 	s.ok(err)
 }
 
@@ -204,14 +204,14 @@ func (s *fixture) handsOver(from, to string, want error) {
 // keeps releases a holder that stays for a while, as under MinHold.
 func (s *fixture) keeps(c store.Claim) {
 	s.t.Helper()
-	_, err := s.store.Release(s.ctx, store.Ending{Ref: c.Ref, Keep: 2 * tick})
+	_, err := s.store.Release(s.ctx, store.ReleaseRequest{Ref: c.Ref, Keep: 2 * tick})
 	s.ok(err)
 }
 
 // givesBack releases a claim of any mode.
 func (s *fixture) givesBack(c store.Claim) {
 	s.t.Helper()
-	_, err := s.store.Release(s.ctx, store.Ending{Ref: c.Ref})
+	_, err := s.store.Release(s.ctx, store.ReleaseRequest{Ref: c.Ref})
 	s.ok(err)
 }
 

@@ -24,7 +24,7 @@ type Call struct {
 	// The answer, once Do has returned. A Hook may change it.
 	Grant    store.Grant
 	Renewed  []store.Renewed
-	Ended    store.Ended
+	Released store.ReleaseResult
 	Settled  bool
 	Status   store.Status   // of a Leave
 	Statuses []store.Status // of a Look and of a List

@@ -180,11 +180,11 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return slices.Repeat([]store.Renewed{{Err: c.err}}, len(batch))
 }
 
-func (s *Store) Release(ctx context.Context, e store.Ending) (store.Ended, error) {
+func (s *Store) Release(ctx context.Context, e store.ReleaseRequest) (store.ReleaseResult, error) {
 	c := s.call(ctx, &Call{Op: Release, Key: e.Key, Ref: e.Ref}, func(ctx context.Context, c *Call) {
-		c.Ended, c.err = s.Store.Release(ctx, e)
+		c.Released, c.err = s.Store.Release(ctx, e)
 	})
-	return c.Ended, c.err
+	return c.Released, c.err
 }
 
 func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
