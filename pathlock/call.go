@@ -55,17 +55,6 @@ func (t *Tree) enter(ctx context.Context) error {
 	return notStarted(ctx)
 }
 
-// spawn runs f in the background, unless the tree is closed.
-func (t *Tree) spawn(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return false
-	}
-	t.background.Go(f)
-	return true
-}
-
 func (t *Tree) view(ctx context.Context, p part, look func(*document, interval)) error {
 	if err := t.enter(ctx); err != nil {
 		return err
@@ -88,7 +77,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 	}
 	answer := make(chan outcome, 1)
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBound)
-	ok := t.spawn(func() {
+	ok := t.background.Go(func() {
 		defer cancel()
 		o := t.writeNow(own, step)
 		answer <- o
@@ -158,9 +147,7 @@ func (t *Tree) claimed(token string) removal {
 
 // undo removes a lock in the background.
 func (t *Tree) undo(remove removal, timeout time.Duration) {
-	if !t.spawn(func() { t.takeBack(remove, timeout) }) {
-		t.takeBack(remove, timeout) // the tree is being closed
-	}
+	t.background.Run(func() { t.takeBack(remove, timeout) })
 }
 
 // takeBack removes a lock, and repeats that until it is settled, or until the lock would have
@@ -169,7 +156,7 @@ func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 	if timeout == Infinite || timeout > undoFor {
 		timeout = undoFor
 	}
-	whole, cancel := context.WithTimeout(t.base, timeout)
+	whole, cancel := context.WithTimeout(t.background.Base(), timeout)
 	defer cancel()
 	t.seen.cleanUps.Add(1)
 	defer t.seen.cleanUps.Add(-1)

@@ -152,13 +152,11 @@ func (e *env) fill(l pathlock.Lock) {
 	e.Helper()
 	full := false
 	for many, had := 16, 0; many > 0; {
-		_, err := e.documents().Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-			var edit pathlock.Edit
+		_, err := e.documents().Update(e.ctx(), e.name, func(d *pathlock.Document, _ pathlock.Clock) {
 			for i := range many {
 				l.Token = fmt.Sprintf("urn:uuid:%d", had+i)
-				edit.Put = append(edit.Put, l)
+				d.Put(l)
 			}
-			return edit, nil
 		})
 		switch {
 		case errors.Is(err, pathlock.ErrTooLarge):

@@ -240,8 +240,8 @@ var documentClaims = []claim{
 	{"AnUpdateWithAnEndedContextWritesNothing", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		cancel()
-		_, err := e.documents().Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-			return pathlock.Edit{Touch: true}, nil
+		_, err := e.documents().Update(ctx, e.name, func(d *pathlock.Document, _ pathlock.Clock) {
+			d.Put(pathlock.Lock{Token: "x", Path: "/a", Mode: pathlock.Exclusive})
 		})
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
 			e.Errorf("update: %v", err)
@@ -249,16 +249,5 @@ var documentClaims = []claim{
 		if err := e.documents().View(ctx, e.name, func(*pathlock.Document, pathlock.Clock) {}); !errors.Is(err, context.Canceled) {
 			e.Errorf("view: %v", err)
 		}
-	}},
-	{"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten", func(e *env) {
-		l := e.lock(ask("/a"))
-		mine := errors.New("mine")
-		_, err := e.documents().Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-			return pathlock.Edit{Drop: []string{l.Token}}, mine
-		})
-		if !errors.Is(err, mine) || errors.Is(err, pathlock.ErrOutcomeUnknown) {
-			e.Errorf("answered %v", err)
-		}
-		e.find(l.Token)
 	}},
 }

@@ -16,70 +16,53 @@ const logLength = 64
 type document struct {
 	Seq     int64     // the number of the last event
 	Watched time.Time // until then a process watches or waits
-	Log     []Event   // the last events, oldest first
+	Log     []Event   // the last events, oldest first: logLength, and those of the last write
 
 	Reserved []reservation // by exclusive waiters
 
 	index index
+
+	changed bool // there is something to write
+	grown   bool // a lock was added
+	ended   bool // the last write removed a lock, or logged an event
 }
 
-// newDocument makes a tree without locks, as one is that was never written to.
-func newDocument() *document { return &document{index: newIndex()} }
-
-// An edit is the change that one request makes to a tree, in one step.
-type edit struct {
-	Drop    []string  // tokens; removed before Put is applied
-	Put     []Lock    // new locks, or those that replace the lock with the same token
-	Events  []Event   // added to the log
-	Seq     int64     // counts if it is greater than the document's: then events are missing in the log
-	Watched time.Time // counts if it is later than the document's
-	Touch   bool      // write a new revision even if nothing else changes
-
-	Reserve   *reservation // added, or replaces the one with the same ID
-	Unreserve []string     // the IDs of reservations; removed
-}
-
-// empty reports whether there is nothing to write.
-func (e edit) empty() bool {
-	return len(e.Drop) == 0 && len(e.Put) == 0 && len(e.Events) == 0 && e.Watched.IsZero() && !e.Touch &&
-		e.Reserve == nil && len(e.Unreserve) == 0
-}
-
-// apply makes the change.
-func (d *document) apply(e edit) {
-	for _, token := range e.Drop {
-		d.index.drop(token)
-	}
-	for _, l := range e.Put {
+// newDocument makes a tree of some locks: without any, as one is that was never written to.
+func newDocument(locks ...Lock) *document {
+	d := &document{index: newIndex()}
+	slices.SortFunc(locks, func(a, b Lock) int { return a.ExpireAt.Compare(b.ExpireAt) }) // expiry grows at its end
+	for _, l := range locks {
 		d.index.put(l)
 	}
-	d.Seq = max(d.Seq, e.Seq)
-	for _, event := range e.Events {
-		d.Log = append(d.Log, event)
-		d.Seq = event.Seq
-	}
-	if over := len(d.Log) - logLength; over > 0 {
-		d.Log = slices.Delete(d.Log, 0, over)
-	}
-	if e.Watched.After(d.Watched) {
-		d.Watched = e.Watched
-	}
-	d.Reserved = slices.DeleteFunc(d.Reserved, func(v reservation) bool {
-		return slices.Contains(e.Unreserve, v.ID) || e.Reserve != nil && e.Reserve.ID == v.ID
-	})
-	if e.Reserve != nil {
-		d.Reserved = append(d.Reserved, *e.Reserve)
+	return d
+}
+
+// put adds a lock, or replaces the one with the same token.
+func (d *document) put(l Lock) {
+	d.changed, d.grown = true, d.grown || d.index.tokens[l.Token] == nil
+	d.index.put(l)
+}
+
+// drop removes a lock, if it is there.
+func (d *document) drop(token string) {
+	if d.index.tokens[token] != nil {
+		d.index.drop(token)
+		d.changed, d.ended = true, true
 	}
 }
 
-// reserved reports whether a waiter has a reservation.
-func (d *document) reserved(id string) bool {
-	return slices.ContainsFunc(d.Reserved, func(v reservation) bool { return v.ID == id })
+// reserve adds a reservation, or replaces the one with the same ID.
+func (d *document) reserve(v reservation) {
+	d.unreserve(v.ID)
+	d.Reserved, d.changed = append(d.Reserved, v), true
 }
 
-// adds reports whether an edit adds a lock.
-func (d *document) adds(e edit) bool {
-	return slices.ContainsFunc(e.Put, func(l Lock) bool { return d.index.tokens[l.Token] == nil })
+// unreserve removes reservations. It reports whether one was there.
+func (d *document) unreserve(ids ...string) bool {
+	before := len(d.Reserved)
+	d.Reserved = slices.DeleteFunc(d.Reserved, func(v reservation) bool { return slices.Contains(ids, v.ID) })
+	d.changed = d.changed || len(d.Reserved) != before
+	return len(d.Reserved) != before
 }
 
 // list returns all locks, in the order in which they are written.
@@ -154,46 +137,36 @@ func (d *document) all(now interval) []Lock {
 
 // nextExpiry returns the time until the next lock runs out, at most pollLive.
 func (d *document) nextExpiry(now interval) time.Duration {
-	next := pollLive
-	d.index.first(now.Earliest, func(e *entry) {
-		next = min(next, max(tick, e.ExpireAt.Sub(now.Earliest)+tick))
-	})
-	return next
-}
-
-// begin makes the edit with which every write starts: it removes the locks that ran out and, if
-// the tree is watched, logs them in the order in which they ran out.
-func (d *document) begin(now interval) edit {
-	var e edit
-	var over []*entry
-	d.index.until(now.Earliest, func(o *entry) { over = append(over, o) })
-	slices.SortFunc(over, func(a, b *entry) int {
-		return cmp.Or(a.ExpireAt.Compare(b.ExpireAt), strings.Compare(a.Token, b.Token))
-	})
-	for _, o := range over {
-		e.Drop = append(e.Drop, o.Token)
-		d.log(&e, now, Expired, o.Lock, o.ExpireAt)
+	if lasting := d.index.expiry[d.index.over(now.Earliest):]; len(lasting) > 0 {
+		return min(pollLive, lasting[0].ExpireAt.Sub(now.Earliest)+tick)
 	}
-	return e
+	return pollLive
 }
 
-// log adds an event to an edit, if the tree is watched. Times in the log never go back,
-// although the clocks of its writers differ.
-func (d *document) log(e *edit, now interval, kind Kind, l Lock, at time.Time) {
+// begin is how every write of a lock starts: it removes the locks that ran out and, if the tree is
+// watched, logs them in the order in which they ran out.
+func (d *document) begin(now interval) {
+	d.Log = slices.Delete(d.Log, 0, max(0, len(d.Log)-logLength))
+	for _, o := range slices.Clone(d.index.expiry[:d.index.over(now.Earliest)]) {
+		d.drop(o.Token)
+		d.log(now, Expired, o.Lock, o.ExpireAt)
+	}
+}
+
+// log adds an event, if the tree is watched. Times in the log never go back, although the clocks of its
+// writers differ.
+func (d *document) log(now interval, kind Kind, l Lock, at time.Time) {
 	if !d.watched(now) {
 		return
 	}
-	seq := d.Seq
-	last := d.Log
-	if len(e.Events) > 0 {
-		seq, last = e.Events[len(e.Events)-1].Seq, e.Events
-	}
-	if len(last) > 0 && last[len(last)-1].At.After(at) {
-		at = last[len(last)-1].At
+	if last := len(d.Log) - 1; last >= 0 && d.Log[last].At.After(at) {
+		at = d.Log[last].At
 	}
 	l.Left = 0
 	l.Owner = bytes.Clone(l.Owner)
-	e.Events = append(e.Events, Event{Seq: seq + 1, Kind: kind, At: at, Lock: l})
+	d.Seq++
+	d.Log = append(d.Log, Event{Seq: d.Seq, Kind: kind, At: at, Lock: l})
+	d.changed, d.ended = true, true
 }
 
 func (d *document) watched(now interval) bool { return d.Watched.After(now.Earliest) }

@@ -2,7 +2,6 @@ package pathlock
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/server"
@@ -25,15 +24,14 @@ func (d documents) prompt() bool {
 	return is
 }
 
-// update makes one edit of the document.
-func (d documents) update(ctx context.Context, decide func(*document, interval) (edit, outcome)) outcome {
+// update makes one step of the document.
+func (d documents) update(ctx context.Context, decide func(*document, interval) outcome) outcome {
 	var o outcome
-	at, err := d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {
-		var e edit
-		e, o = decide(doc, now)
-		o.changed = o.changed || len(e.Drop) > 0 || len(e.Events) > 0
-		o.heard = doc.watched(now)
-		return e, nil
+	at, err := d.kept.Update(ctx, d.name, func(doc *document, now interval) {
+		heard := doc.watched(now)
+		doc.ended = false
+		o = decide(doc, now)
+		o.changed, o.heard = o.changed || doc.ended, heard
 	})
 	o.at = at
 	if err != nil {
@@ -43,109 +41,71 @@ func (d documents) update(ctx context.Context, decide func(*document, interval) 
 }
 
 func (d documents) lock(ctx context.Context, r Request, l Lock, w *waiter) outcome {
-	return d.update(ctx, func(doc *document, now interval) (edit, outcome) {
+	return d.update(ctx, func(doc *document, now interval) outcome {
 		held, first := doc.conflicts(r, now), keptOut(r, doc.Reserved, now)
 		if held.Len()+len(first) > 0 {
-			var e edit
 			if w != nil && d.feed() != nil {
-				doc.leaveWord(&e, now)
+				doc.leaveWord(now)
 			}
 			c := conflict(r, held, 0).waitsFor(first, now)
-			e.Reserve, e.Unreserve = w.reservation(c, doc.Reserved, now)
-			return e, outcome{err: c}
+			if mine, useless := w.reservation(c, doc.Reserved, now); mine != nil {
+				doc.unreserve(useless...)
+				doc.reserve(*mine)
+			}
+			return outcome{err: c}
 		}
-		l := l
 		l.Since, l.ExpireAt = server.Ceil(now.Latest), now.end(l.Timeout)
-		e := doc.begin(now)
-		if w != nil && doc.reserved(w.id) {
-			e.Unreserve = []string{w.id}
+		doc.begin(now)
+		if w != nil {
+			doc.unreserve(w.id)
 		}
-		e.Put = append(e.Put, l)
-		doc.log(&e, now, Added, l, l.Since)
-		return e, outcome{lock: l, claims: l.Token, exact: now.exact()}
+		doc.put(l)
+		doc.log(now, Added, l, l.Since)
+		return outcome{lock: l, claims: l.Token, exact: now.exact()}
 	})
 }
 
 func (d documents) refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome {
-	var was time.Time
-	var wrote Lock
-	o := d.update(ctx, func(doc *document, now interval) (edit, outcome) {
+	return d.update(ctx, func(doc *document, now interval) outcome {
 		old := doc.live(token, now)
 		switch {
 		case old == nil:
-			return edit{}, outcome{err: ErrUnknownToken}
+			return outcome{err: ErrUnknownToken}
 		case left():
-			return edit{}, outcome{err: errLeft}
+			return outcome{err: errLeft}
 		}
-		was = old.ExpireAt
-		l := old.copied()
+		was, l := old.ExpireAt, old.copied()
 		l.restart(timeout, least)
 		l.ExpireAt, l.moved = now.end(l.Timeout), 0
-		wrote = l
-		e := doc.begin(now)
-		e.Put = append(e.Put, l)
-		return e, outcome{lock: l, exact: now.exact(), changed: l.ExpireAt.Before(was)}
+		doc.begin(now)
+		doc.put(l)
+		return outcome{lock: l, exact: now.exact(), changed: l.ExpireAt.Before(was)}
 	})
-	if o.err == nil && o.fault == nil && !was.IsZero() && !o.at.Before(was) {
-		o.revived = func(ctx context.Context) (bool, error) { return d.dropRevived(ctx, wrote, was) }
-	}
-	return o
-}
-
-// dropRevived removes a lock that a refresh wrote after its end, unless it was refreshed since.
-// A lock that was refreshed since has another timeout, or runs out at least that timeout after
-// the end. (Two locks without end cannot be told apart.)
-func (d documents) dropRevived(ctx context.Context, wrote Lock, was time.Time) (settled bool, err error) {
-	if wrote.Timeout != Infinite && !wrote.ExpireAt.Before(server.Ceil(was.Add(wrote.Timeout))) {
-		return true, nil // only a little too late, so it may be the later refresh: let it run out
-	}
-	_, err = d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {
-		l := doc.live(wrote.Token, now)
-		if l == nil || l.Timeout != wrote.Timeout || !l.ExpireAt.Equal(wrote.ExpireAt) {
-			return edit{}, nil
-		}
-		e := doc.begin(now)
-		doc.log(&e, now, Released, *l, now.Latest)
-		e.Drop = append(e.Drop, l.Token)
-		return e, nil
-	})
-	return err == nil, err
 }
 
 func (d documents) release(ctx context.Context, token string) outcome {
-	return d.update(ctx, func(doc *document, now interval) (edit, outcome) {
+	return d.update(ctx, func(doc *document, now interval) outcome {
 		l := doc.live(token, now)
 		if l == nil {
-			return edit{}, outcome{err: ErrUnknownToken}
+			return outcome{err: ErrUnknownToken}
 		}
-		e := doc.begin(now)
-		e.Drop = append(e.Drop, token)
-		doc.log(&e, now, Released, *l, now.Latest)
-		return e, outcome{}
+		doc.begin(now)
+		doc.drop(token)
+		doc.log(now, Released, *l, now.Latest)
+		return outcome{}
 	})
 }
 
 func (d documents) unreserve(ctx context.Context, id string) outcome {
-	return d.update(ctx, func(doc *document, _ interval) (e edit, o outcome) {
-		if doc.reserved(id) { // it was not served
-			e.Unreserve, o.changed = []string{id}, true
-		}
-		return e, o
+	return d.update(ctx, func(doc *document, _ interval) outcome {
+		return outcome{changed: doc.unreserve(id)} // it was not served
 	})
 }
 
-// takeBack is settled by one edit. It writes a new revision even if the token is not there: a
-// late command of the first write then finds another revision than it names.
+// takeBack is settled by one step, because no step comes late.
 func (d documents) takeBack(ctx context.Context, token string) (settled bool, err error) {
-	_, err = d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {
-		e := doc.begin(now)
-		if l := doc.live(token, now); l != nil {
-			doc.log(&e, now, Released, *l, now.Latest)
-		}
-		e.Drop, e.Touch = append(e.Drop, token), true
-		return e, nil
-	})
-	return err == nil, err
+	o := d.release(ctx, token)
+	return o.fault == nil, o.fault
 }
 
 func (d documents) view(ctx context.Context, _ part, look func(*document, interval)) error {
@@ -171,12 +131,11 @@ func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.D
 		next  time.Duration
 	}
 	o := w.tree.write(ctx, func(ctx context.Context) outcome {
-		return w.update(ctx, func(doc *document, now interval) (edit, outcome) {
-			e := doc.begin(now)
-			doc.leaveWord(&e, now)
-			read.seq, read.fresh = w.read(doc, e, now)
-			read.next = doc.nextExpiry(now)
-			return e, outcome{}
+		return w.update(ctx, func(doc *document, now interval) outcome {
+			doc.begin(now)
+			doc.leaveWord(now)
+			read.seq, read.fresh, read.next = doc.Seq, w.read(doc, now), doc.nextExpiry(now)
+			return outcome{}
 		})
 	})
 	if o.err != nil {
@@ -186,24 +145,21 @@ func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.D
 	return read.fresh, read.next, nil
 }
 
-// read returns how far the watcher will have read once the edit is applied, and the new events.
-// It leaves w as it is, because it may be called again.
-func (w *documentWatcher) read(doc *document, e edit, now interval) (seq int64, fresh []Event) {
-	seq = max(doc.Seq, e.Seq)
-	if len(e.Events) > 0 {
-		seq = e.Events[len(e.Events)-1].Seq
-	}
+// read returns the new events. It leaves w as it is: the caller may have left.
+func (w *documentWatcher) read(doc *document, now interval) (fresh []Event) {
 	if !w.begun {
-		return seq, nil
+		return nil
 	}
-	fresh = slices.DeleteFunc(slices.Concat(doc.Log, e.Events), func(event Event) bool { return event.Seq <= w.seq })
-	if int64(len(fresh)) < seq-w.seq || seq < w.seq {
-		return seq, reset(seq, now.Latest, doc.all(now))
+	for _, event := range doc.Log {
+		if event.Seq > w.seq {
+			event.Lock = event.Lock.copied()
+			fresh = append(fresh, event)
+		}
 	}
-	for i := range fresh {
-		fresh[i].Lock = fresh[i].Lock.copied()
+	if int64(len(fresh)) < doc.Seq-w.seq || doc.Seq < w.seq {
+		return reset(doc.Seq, now.Latest, doc.all(now))
 	}
-	return seq, fresh
+	return fresh
 }
 
 // reset tells a watcher that missed events of all locks.

@@ -11,18 +11,14 @@ import (
 // A keeper keeps one document for each tree, and has the clock that judges its locks: in memory or
 // in files.
 //
-//  1. One step. change sees the tree as it is when its edit is applied: if the tree is
-//     written in between, change is called again. The edits of a tree have an order, and
-//     each sees those before it.
+//  1. One step. change has the tree to itself. The steps of a tree have an order, and each sees
+//     those before it.
 //  2. Own clock. now is an interval in which the storage's clock lies while look or
 //     change runs. It is the same clock for all processes, and no other judges a lock.
-//  3. Durable. An edit that was acknowledged survives a crash. (In memory: as long as the
-//     process lives.)
-//  4. Verdict or fault. An error of change is returned as it is, and nothing is written.
-//     ErrTooLarge and ErrForeign are certain. After a fault joined with
-//     store.ErrNotApplied nothing was written, and nothing will be. After any other fault
-//     the edit may have been applied, or may be applied later, but no longer once a later
-//     edit of the same tree was acknowledged.
+//  3. Durable. A step that was acknowledged survives a crash. (In memory: as long as the process
+//     lives.)
+//  4. Fault. ErrTooLarge and ErrForeign are certain: nothing was written. So are faults joined with
+//     store.ErrNotApplied. After any other the step may have been applied, but is not applied later.
 //  5. Foreign. A record that another program wrote, or a newer version of this package,
 //     answers ErrForeign and stays as it is.
 //  6. Data. Strings and bytes are returned unchanged. Documents belong to the storage:
@@ -32,14 +28,12 @@ import (
 //
 // A keeper that is also a store.Feed carries the notices for waiters and watchers.
 type keeper interface {
-	// View calls look with a tree. look must not change or keep the document. It may be
-	// called again.
+	// View calls look with a tree. look must not change or keep the document.
 	View(ctx context.Context, tree string, look func(doc *document, now interval)) error
 
-	// Update calls change with a tree, and applies the edit that it returns, unless that
-	// is empty. change must not change or keep the document itself. at is the time of the
-	// write by the storage's clock; without a write, any time of the call.
-	Update(ctx context.Context, tree string, change func(doc *document, now interval) (edit, error)) (at time.Time, err error)
+	// Update calls change with a tree, and keeps what change makes of it. change must not keep the
+	// document. at is the time of the step by the storage's clock.
+	Update(ctx context.Context, tree string, change func(doc *document, now interval)) (at time.Time, err error)
 }
 
 // A prompt keeper's calls never block. They run on the caller's goroutine.

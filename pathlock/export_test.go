@@ -3,6 +3,7 @@ package pathlock
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
@@ -14,7 +15,6 @@ import (
 type (
 	Documents = keeper
 	Document  = document
-	Edit      = edit
 	Clock     = interval
 	Memory    = memory
 )
@@ -48,12 +48,12 @@ func OnDisk(disk hostfile.Disk) *Dir {
 	if err != nil {
 		panic(err)
 	}
-	return &Dir{&files{hostfile.On(disk), timepiece{clock, time.Now}, maxDocument}}
+	return &Dir{&files{hostfile.On(disk), hostclock.Timepiece{Host: clock, Wall: time.Now}, maxDocument}}
 }
 
 // Clocked replaces the clock of a host, and the one that can be set.
 func (d *Dir) Clocked(host hostclock.Clock, wall func() time.Time) *Dir {
-	d.trees.clock = timepiece{host, wall}
+	d.trees.clock = hostclock.Timepiece{Host: host, Wall: wall}
 	return d
 }
 
@@ -65,3 +65,13 @@ func FeedOf(s Storage) store.Feed { return s.open("any", slog.Default()).feed() 
 
 // Locks returns all locks of a document.
 func (d *document) Locks() []Lock { return d.list() }
+
+// Put adds a lock to a document.
+func (d *document) Put(l Lock) { d.put(l) }
+
+// Copy returns a document that a test may change.
+func (d *document) Copy() *document {
+	c := *d
+	c.Log, c.Reserved, c.index = slices.Clone(d.Log), slices.Clone(d.Reserved), newDocument(d.list()...).index
+	return &c
+}

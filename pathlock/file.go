@@ -25,7 +25,7 @@ type Dir struct{ trees *files }
 // files keep a document in each file.
 type files struct {
 	disk  *hostfile.Dir
-	clock timepiece
+	clock hostclock.Timepiece
 	most  int // the size up to which a file takes new locks
 }
 
@@ -41,7 +41,7 @@ func InDir(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pathlock: InDir: %w", err)
 	}
-	return &Dir{&files{disk, timepiece{clock, time.Now}, maxDocument}}, nil
+	return &Dir{&files{disk, hostclock.Timepiece{Host: clock, Wall: time.Now}, maxDocument}}, nil
 }
 
 func (d *Dir) open(name string, _ *slog.Logger) treeStore { return documents{d.trees, name} }
@@ -53,10 +53,8 @@ func (d *Dir) Close() error { return d.trees.disk.Close() }
 type fileTree struct {
 	Pathlock int `json:"pathlock"` // the version of this shape, and the mark that it is ours
 
-	Tree    string     `json:"tree"`
-	At      time.Time  `json:"at"`   // the time of the write
-	Boot    string     `json:"boot"` // the start of the host from which its clock counts
-	Zero    time.Time  `json:"zero"` // the date of that start
+	Tree string `json:"tree"`
+	hostclock.Stamp
 	Seq     int64      `json:"seq"`
 	Watched time.Time  `json:"watchedUntil,omitzero"`
 	Locks   []fileLock `json:"locks"`
@@ -85,7 +83,7 @@ func (d *files) View(ctx context.Context, tree string, look func(*document, inte
 }
 
 // Update changes a tree.
-func (d *files) Update(ctx context.Context, tree string, change func(*document, interval) (edit, error)) (time.Time, error) {
+func (d *files) Update(ctx context.Context, tree string, change func(*document, interval)) (time.Time, error) {
 	if err := notStarted(ctx); err != nil {
 		return time.Time{}, err
 	}
@@ -98,17 +96,15 @@ func (d *files) Update(ctx context.Context, tree string, change func(*document, 
 	if err != nil {
 		return time.Time{}, err
 	}
-	edit, err := change(f.doc, now)
-	if err != nil || edit.empty() && !f.moved {
-		return now.Latest, err
+	change(f.doc, now)
+	if !f.doc.changed && !f.moved {
+		return now.Latest, nil
 	}
-	added := f.doc.adds(edit)
-	f.doc.apply(edit)
-	text, err := f.encode(tree, now.Latest)
+	text, err := f.encode(tree, now.Earliest)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
-	if added && len(text) > max(d.most, f.size) {
+	if f.doc.grown && len(text) > max(d.most, f.size) {
 		return time.Time{}, fmt.Errorf("%w: %q would have %d bytes, more than %d", ErrTooLarge, tree, len(text), d.most)
 	}
 	if applied, err := lock.Write(hostfile.Name(tree), text); err != nil {
@@ -122,9 +118,8 @@ func (d *files) Update(ctx context.Context, tree string, change func(*document, 
 
 // A fileSeen is a file as it was read.
 type fileSeen struct {
+	hostclock.Stamp
 	doc   *document
-	boot  string
-	zero  time.Time
 	size  int
 	moved bool // its dates were moved, so it must be written
 }
@@ -141,25 +136,45 @@ func (d *files) read(tree string) (seen fileSeen, now interval, err error) {
 			return seen, now, err
 		}
 	}
-	shows, moved := d.clock.now(&f)
+	shows, moved := f.tell(d.clock)
 	// A file keeps milliseconds. A time that is written is rounded up, and the time that judges
 	// is rounded down: otherwise a lock would be over up to a millisecond before its time.
 	now = interval{Earliest: server.Floor(shows), Latest: server.Ceil(shows)}
-	seen = fileSeen{doc: newDocument(), boot: f.Boot, zero: f.Zero, size: len(text), moved: moved}
+	var locks []Lock
 	for _, l := range f.Locks {
 		l.Lock.moved = l.Moved
-		seen.doc.index.put(l.Lock)
+		locks = append(locks, l.Lock)
 	}
+	seen = fileSeen{doc: newDocument(locks...), Stamp: f.Stamp, size: len(text), moved: moved}
 	seen.doc.Seq, seen.doc.Watched, seen.doc.Log, seen.doc.Reserved = f.Seq, f.Watched, f.Log, f.Reserved
 	return seen, now, nil
+}
+
+// tell returns the present by a file's time. If the file was written under another boot it moves its dates.
+func (f *fileTree) tell(clock hostclock.Timepiece) (now time.Time, moved bool) {
+	now, ago, moved := clock.Tell(&f.Stamp)
+	if !moved {
+		return now, false
+	}
+	for i := range f.Locks {
+		l := &f.Locks[i]
+		by := hostclock.MovedBy(ago, &l.Moved)
+		l.Since = server.Ceil(l.Since.Add(by))
+		if !l.ExpireAt.IsZero() {
+			l.ExpireAt = server.Ceil(l.ExpireAt.Add(by))
+		}
+	}
+	if !f.Watched.IsZero() {
+		f.Watched = f.Watched.Add(min(ago, 0)) // moving a word is not worth more
+	}
+	return now, true
 }
 
 // encode returns the file as it is to be written.
 func (s *fileSeen) encode(tree string, at time.Time) ([]byte, error) {
 	f := fileTree{
-		Pathlock: 1, Tree: tree, At: at, Boot: s.boot, Zero: s.zero,
-		Seq: s.doc.Seq, Watched: s.doc.Watched, Locks: []fileLock{}, Log: s.doc.Log,
-		Reserved: s.doc.Reserved,
+		Pathlock: 1, Tree: tree, Stamp: hostclock.Stamp{At: at, Boot: s.Boot, Zero: s.Zero},
+		Seq: s.doc.Seq, Watched: s.doc.Watched, Locks: []fileLock{}, Log: s.doc.Log, Reserved: s.doc.Reserved,
 	}
 	for _, l := range s.doc.list() {
 		f.Locks = append(f.Locks, fileLock{l, l.moved})

@@ -303,9 +303,7 @@ func TestAResumedLockIsTrustedNoLongerThanItsTimeout(t *testing.T) {
 		l, err := tree.Lock(t.Context(), r)
 		require.NoError(t, err)
 		l.Timeout = time.Minute
-		_, err = m.Update(t.Context(), "tree", func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-			return pathlock.Edit{Put: []pathlock.Lock{l}}, nil
-		})
+		_, err = m.Update(t.Context(), "tree", func(d *pathlock.Document, _ pathlock.Clock) { d.Put(l) })
 		require.NoError(t, err)
 		h, err := tree.Resume(t.Context(), l)
 		require.NoError(t, err)

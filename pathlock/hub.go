@@ -36,7 +36,7 @@ type hub struct {
 
 func newHub(t *Tree, feed store.Feed) *hub {
 	h := &hub{tree: t, feed: feed, sleepers: make(map[chan struct{}]bool), closed: make(chan struct{})}
-	h.follower = follow.New(t.base, feed, store.Audience{Topics: []string{topicPaths}}, h.heard, func(follow.Loss) { h.wake() }) // after a loss the sleepers poll
+	h.follower = follow.New(t.background.Base(), feed, store.Audience{Topics: []string{topicPaths}}, h.heard, func(follow.Loss) { h.wake() }) // after a loss the sleepers poll
 	h.follower.Linger = 0
 	return h
 }
@@ -91,7 +91,7 @@ func (h *hub) announce(ctx context.Context) {
 		_ = h.feed.Notify(context.WithoutCancel(ctx), notice) // a hint
 		return
 	}
-	h.tree.spawn(func() {
+	h.tree.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyFor)
 		defer cancel()
 		_ = h.feed.Notify(ctx, notice)
@@ -128,15 +128,15 @@ func (h *hub) sleep(ctx context.Context, woken <-chan struct{}, d time.Duration)
 	return nil
 }
 
-// leaveWord adds to an edit that a process watches or waits, unless the tree already says so
-// for long enough. If it did not say so until now, writers may have logged nothing: so one
-// number is skipped in the log, and an earlier watcher sees the gap.
-func (d *document) leaveWord(e *edit, now interval) {
+// leaveWord says that a process watches or waits, unless the tree already says so for long enough. If
+// it did not say so until now, writers may have logged nothing: so one number is skipped in the log, and an
+// earlier watcher sees the gap.
+func (d *document) leaveWord(now interval) {
 	if d.Watched.After(now.Latest.Add(wordFor / 2)) {
 		return
 	}
-	e.Watched = now.Latest.Add(wordFor)
 	if !d.watched(now) {
-		e.Seq = d.Seq + 1
+		d.Seq++
 	}
+	d.Watched, d.changed = now.Latest.Add(wordFor), true
 }

@@ -1,7 +1,9 @@
 package pathlock
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,7 +12,7 @@ import (
 type index struct {
 	root   *node
 	tokens map[string]*entry
-	expiry expiryHeap
+	expiry []*entry // those that end, by their end
 }
 
 // A node is a path with locks on it or below it.
@@ -25,11 +27,10 @@ type node struct {
 	all, exclusive int
 }
 
-// An entry is one lock, with its places in the index.
+// An entry is one lock, with its place in the tree.
 type entry struct {
 	Lock
 	node *node
-	pos  int // in the heap
 }
 
 func newIndex() index {
@@ -56,7 +57,8 @@ func (x *index) put(l Lock) {
 	n.count(&e.Lock, 1)
 	x.tokens[l.Token] = e
 	if !l.ExpireAt.IsZero() {
-		heap.Push(&x.expiry, e)
+		at, _ := slices.BinarySearchFunc(x.expiry, e, byEnd)
+		x.expiry = slices.Insert(x.expiry, at, e)
 	}
 }
 
@@ -68,15 +70,12 @@ func (x *index) drop(token string) {
 	}
 	delete(x.tokens, token)
 	if !e.ExpireAt.IsZero() {
-		heap.Remove(&x.expiry, e.pos)
+		at, _ := slices.BinarySearchFunc(x.expiry, e, byEnd)
+		x.expiry = slices.Delete(x.expiry, at, at+1)
 	}
 	n := e.node
-	for i, other := range n.entries {
-		if other == e {
-			n.entries = append(n.entries[:i], n.entries[i+1:]...)
-			break
-		}
-	}
+	at := slices.Index(n.entries, e)
+	n.entries = slices.Delete(n.entries, at, at+1)
 	n.count(&e.Lock, -1)
 	for n.parent != nil && n.all == 0 {
 		delete(n.parent.children, n.name)
@@ -119,56 +118,18 @@ func (n *node) under(exclusiveOnly bool, visit func(*entry)) {
 	}
 }
 
-// until calls visit for every entry that runs out at t or before, in no order.
-func (x *index) until(t time.Time, visit func(*entry)) {
-	var from func(i int)
-	from = func(i int) {
-		if i < len(x.expiry) && !x.expiry[i].ExpireAt.After(t) {
-			visit(x.expiry[i])
-			from(2*i + 1)
-			from(2*i + 2)
+// byEnd is the order of expiry: by the end, and then by the token.
+func byEnd(a, b *entry) int {
+	return cmp.Or(a.ExpireAt.Compare(b.ExpireAt), strings.Compare(a.Token, b.Token))
+}
+
+// over returns how many entries of expiry have run out at t.
+func (x *index) over(t time.Time) int {
+	n, _ := slices.BinarySearchFunc(x.expiry, t, func(e *entry, t time.Time) int {
+		if e.ExpireAt.After(t) {
+			return 1
 		}
-	}
-	from(0)
-}
-
-// first calls visit for the entry that is the first to run out after t, and for a few others.
-func (x *index) first(t time.Time, visit func(*entry)) {
-	var from func(i int)
-	from = func(i int) {
-		switch {
-		case i >= len(x.expiry):
-		case x.expiry[i].ExpireAt.After(t):
-			visit(x.expiry[i]) // those below it run out later
-		default:
-			from(2*i + 1)
-			from(2*i + 2)
-		}
-	}
-	from(0)
-}
-
-// An expiryHeap has the lock that runs out first at its top.
-type expiryHeap []*entry
-
-func (h expiryHeap) Len() int           { return len(h) }
-func (h expiryHeap) Less(i, j int) bool { return h[i].ExpireAt.Before(h[j].ExpireAt) }
-func (h expiryHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].pos, h[j].pos = i, j
-}
-
-// Push and Pop belong to container/heap.
-func (h *expiryHeap) Push(x any) {
-	e := x.(*entry)
-	e.pos = len(*h)
-	*h = append(*h, e)
-}
-
-func (h *expiryHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return e
+		return -1
+	})
+	return n
 }

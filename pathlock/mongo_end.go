@@ -24,7 +24,7 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
 	}
 	filter = append(filter, m.notLapsed()...)
-	_, own := m.own.take(token)
+	own := m.own.take(token)
 	for ; ; own = false {
 		o, done := m.remove(ctx, now, filter, own)
 		if done {
@@ -43,8 +43,7 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 	}
 }
 
-// remove ends the lock that a filter finds. While the tree is watched the record stays, for the
-// watchers. If this process granted the lock, its state and its time are checked when its record is
+// remove ends the lock that a filter finds. If this process granted the lock, its state and its time are checked when its record is
 // gone, because a record that had ended before is of no use. A condition beside _id makes the
 // command slower.
 func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own bool) (o outcome, done bool) {
@@ -56,15 +55,10 @@ func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own
 		return outcome{fault: err}, true
 	}
 	sent := m.base.Clock.Now()
-	var reply command.Reply
-	if w.watches(now) {
-		reply, err = m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), withoutKeys(options.Before))
-	} else {
-		if own {
-			filter = filter[:1]
-		}
-		reply, err = m.base.Remove(ctx, m.base.Durable, filter)
+	if own && !w.watches(now) {
+		filter = filter[:1]
 	}
+	reply, err := m.bury(ctx, w, now, filter, stateReleased)
 	switch {
 	case err != nil:
 		return outcome{fault: server.Classified(err)}, true
@@ -100,18 +94,21 @@ func (m *mongoTree) tombstone(state string, now interval) bson.D {
 	}
 }
 
+// bury removes the record that a filter finds. While the tree is watched it stays, for the watchers.
+func (m *mongoTree) bury(ctx context.Context, w word, now interval, filter bson.D, state string) (command.Reply, error) {
+	if w.watches(now) {
+		return m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(state, now), withoutKeys(options.Before))
+	}
+	return m.base.Remove(ctx, m.base.Durable, filter)
+}
+
 // end removes a record that has run out, if it has not changed since it was seen.
 func (m *mongoTree) end(ctx context.Context, now interval, r *record) (gone bool, err error) {
-	filter := bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}
 	w, err := m.standing(ctx)
 	if err != nil {
 		return false, err
 	}
-	if w.watches(now) {
-		reply, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateExpired, now), onlyAt())
-		return reply.Found(), err
-	}
-	reply, err := m.base.Remove(ctx, m.base.Durable, filter)
+	reply, err := m.bury(ctx, w, now, bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}, stateExpired)
 	return reply.Found(), err
 }
 
@@ -127,14 +124,7 @@ func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, e
 		if err != nil {
 			return false, err
 		}
-		id := bson.E{Key: "_id", Value: token}
-		if w.watches(now) {
-			r, err := m.base.Modify(ctx, m.base.Durable, bson.D{id, {Key: fieldState, Value: stateGranted}}, m.tombstone(stateReleased, now), onlyAt())
-			if err != nil || r.Found() {
-				return r.Found(), err
-			}
-		}
-		r, err := m.base.Remove(ctx, m.base.Durable, bson.D{id, {Key: fieldState, Value: stateGranted}})
+		r, err := m.bury(ctx, w, now, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, stateReleased)
 		return r.Found(), err
 	})
 }
@@ -143,8 +133,8 @@ func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, e
 // tree is watched, and whether it is waited for or watched.
 func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard bool) {
 	w, err := m.standing(ctx)
-	now, enough := m.readClock(nil)
-	if err != nil || !enough || !w.watches(now) {
+	now := m.lately()
+	if err != nil || !w.watches(now) {
 		return false, err == nil && w.heard(now)
 	}
 	_, _ = m.base.Modify(ctx, m.base.Durable, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, bson.D{
@@ -160,8 +150,8 @@ func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 		r.state = stateReleased
 	}
 	w, err := m.standing(ctx)
-	now, enough := m.readClock(nil)
-	if err != nil || !enough || !w.watches(now) {
+	now := m.lately()
+	if err != nil || !w.watches(now) {
 		return err == nil && w.heard(now)
 	}
 	r.until = server.Ceil(now.Latest)

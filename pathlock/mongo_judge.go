@@ -28,7 +28,7 @@ func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
 
 // judge sorts the records that were seen. mine is the lock of the request, if it was added.
 func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight, d *doubts) (v verdict, err error) {
-	if v.now, err = m.judging(command.Bare(ctx), s.records); err != nil {
+	if v.now, err = m.clock(command.Bare(ctx), s.records); err != nil {
 		return v, err
 	}
 	var others []*record
@@ -48,7 +48,7 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 	held := newDocument()
 	for _, o := range others {
 		switch {
-		case j.ranOut(o):
+		case j.over[o.Token]:
 			v.drop = append(v.drop, o)
 		case !d.about(o, v.now, m.base.Clock.Now()):
 			held.index.put(j.shown(o))
@@ -127,12 +127,8 @@ func (m *mongoTree) pause(ctx context.Context, d *doubts) outcome {
 	d.next = min(max(2*d.next, yieldLeast), yieldMost)
 	rest := backoff.Jitter(d.next)
 	d.last = m.base.Clock.Now().Add(rest)
-	select {
-	case <-time.After(rest):
-		return outcome{}
-	case <-ctx.Done():
-		return outcome{fault: notStarted(ctx)}
-	}
+	backoff.Sleep(ctx, rest)
+	return outcome{fault: notStarted(ctx)}
 }
 
 // overlap reports whether a request and a lock overlap and are not both shared. The locks that

@@ -32,12 +32,11 @@ func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doub
 	ctx = command.Bare(ctx)
 	now := m.lately()
 	d.withdrew, d.heard = true, d.heard || s.word.heard(now)
-	filter := bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}
-	if s.word.watches(now) && m.base.Clock.Now().Sub(mine.sent) > wordFresh {
-		_, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), onlyAt())
-		return err
+	w := s.word
+	if m.base.Clock.Now().Sub(mine.sent) <= wordFresh {
+		w = word{} // no watcher knows the lock
 	}
-	_, err := m.base.Remove(ctx, m.base.Durable, filter)
+	_, err := m.bury(ctx, w, now, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}, stateReleased)
 	return err
 }
 
@@ -88,7 +87,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	if !o.changed && m.base.Clock.Now().Sub(s.sent) > wordFresh {
 		o.changed, o.heard = m.tellLate(command.Bare(ctx), mine.Token)
 	}
-	m.own.keep(mine.Lock)
+	m.own.keep(mine.Token)
 	return o, false
 }
 

@@ -2,7 +2,9 @@ package pathlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -76,34 +78,44 @@ func (m *mongoTree) partFilter(p part) bson.D {
 	return m.filter(on, under)
 }
 
+// each calls tell with what a filter finds, without the numbers by which it is found.
+func (m *mongoTree) each(ctx context.Context, coll *mongo.Collection, filter bson.D, tell func(bson.Raw) error, opts *options.FindOptionsBuilder) error {
+	cursor, err := coll.Find(ctx, filter, opts.SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+	if err != nil {
+		return err
+	}
+	defer cursor.Close(ctx)
+	for cursor.Next(ctx) {
+		if err := tell(cursor.Current); err != nil {
+			return err
+		}
+	}
+	return cursor.Err()
+}
+
 // find reads what a filter finds: at most limit documents, if limit is not 0. If it fails,
 // nothing was changed.
 func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bson.D, limit int64) (s sight, err error) {
 	s.sent = m.base.Clock.Now()
-	cursor, err := coll.Find(ctx, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
-	if err != nil {
-		return s, server.NotApplied(err)
-	}
-	defer cursor.Close(ctx)
 	told, n := false, int64(0)
-	for ; cursor.Next(ctx); n++ {
-		if id, _ := cursor.Current.Lookup("_id").StringValueOK(); id == m.name {
-			if s.word, err = m.readWord(cursor.Current); err != nil {
-				return s, err
-			}
+	err = m.each(ctx, coll, filter, func(raw bson.Raw) (err error) {
+		n++
+		if id, _ := raw.Lookup("_id").StringValueOK(); id == m.name {
 			told = true
-			continue
+			s.word, err = m.readWord(raw)
+			return err
 		}
-		if tree, is := cursor.Current.Lookup(fieldTree).StringValueOK(); is && tree != m.name {
-			continue // the token, or its words, of another tree
+		if tree, is := raw.Lookup(fieldTree).StringValueOK(); is && tree != m.name {
+			return nil // the token, or its words, of another tree
 		}
-		r, err := readRecord(cursor.Current)
-		if err != nil {
-			return s, err
-		}
+		r, err := readRecord(raw)
 		s.records = append(s.records, r)
-	}
-	if err := cursor.Err(); err != nil {
+		return err
+	}, options.Find().SetLimit(limit))
+	switch {
+	case errors.Is(err, ErrForeign):
+		return s, err
+	case err != nil:
 		return s, server.NotApplied(err)
 	}
 	s.full, s.seen = limit > 0 && n >= limit, m.base.Clock.Now()
@@ -131,37 +143,18 @@ func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts
 	return s, err
 }
 
-// clock returns the server's clock, exact enough to judge these records.
+// clock returns the server's clock, exact enough to judge these records. They matter only through a
+// router: elsewhere the judge asks the server itself.
 func (m *mongoTree) clock(ctx context.Context, records []record) (interval, error) {
-	if now, enough := m.readClock(records); enough {
-		return now, nil
-	}
-	if err := m.sample(ctx, records); err != nil {
-		return interval{}, err
-	}
-	now, _ := m.readClock(records)
-	return now, nil
-}
-
-// readClock returns the server's clock. enough is false if a new sample would tell more.
-func (m *mongoTree) readClock(records []record) (now interval, enough bool) {
 	r, known := m.base.Known()
-	if !known {
-		return interval{}, false
-	}
-	now = interval{Earliest: r.Earliest, Latest: server.Ceil(r.Latest)}
-	if r.Fresh {
-		return now, true
-	}
-	if r.Latest.Sub(r.Earliest) >= stale {
-		return now, false
-	}
-	for i := range records {
-		if records[i].until.After(r.Earliest) && !records[i].until.After(r.Latest) {
-			return now, false
+	between := func(o record) bool { return o.until.After(r.Earliest) && !o.until.After(r.Latest) }
+	old := !r.Fresh && (r.Latest.Sub(r.Earliest) >= stale || m.base.Kind().Router && slices.ContainsFunc(records, between))
+	if !known || old {
+		if err := m.sample(ctx, records); err != nil {
+			return interval{}, err
 		}
 	}
-	return now, true
+	return m.lately(), nil
 }
 
 // sample asks for the server's time. A router's time is another machine's and must not judge,
@@ -209,7 +202,7 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*document, inter
 	if err != nil {
 		return err
 	}
-	now, err := m.judging(ctx, s.records)
+	now, err := m.clock(ctx, s.records)
 	if err != nil {
 		return err
 	}
@@ -233,20 +226,11 @@ func (m *mongoTree) document(ctx context.Context, about string, now interval, s 
 	if err != nil {
 		return nil, server.NotApplied(err)
 	}
-	d := newDocument()
+	var locks []Lock
 	for i := range s.records {
-		if r := &s.records[i]; r.state == stateGranted && !j.ranOut(r) {
-			d.index.put(j.shown(r))
+		if r := &s.records[i]; r.state == stateGranted && !j.over[r.Token] {
+			locks = append(locks, j.shown(r))
 		}
 	}
-	return d, nil
-}
-
-// judging returns the server's clock for judging these records. It matters only through a
-// router: elsewhere the judge asks the server itself.
-func (m *mongoTree) judging(ctx context.Context, records []record) (interval, error) {
-	if !m.base.Kind().Router {
-		records = nil
-	}
-	return m.clock(ctx, records)
+	return newDocument(locks...), nil
 }

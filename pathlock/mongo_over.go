@@ -53,11 +53,6 @@ func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *s
 	return j, err
 }
 
-// ranOut reports whether a lock is over.
-func (j *judgement) ranOut(r *record) bool {
-	return j.over[r.Token]
-}
-
 // shown returns a lock that is not over, as people are told of it. If it has run out by a clock
 // that may not be its own, its end is when that will be known.
 func (j *judgement) shown(r *record) Lock {

@@ -137,24 +137,16 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 			{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: w.name}, {Key: fieldState, Value: stateGranted},
 		}
 		s := sight{sent: w.base.Clock.Now()}
-		cursor, err := w.base.Soft.Find(ctx, filter, options.Find().SetSort(bson.D{{Key: fieldUntil, Value: 1}}).SetLimit(soonEnough).
-			SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+		var soon []*record
+		err = w.each(ctx, w.base.Soft, filter, func(raw bson.Raw) error {
+			r, err := readRecord(raw)
+			soon = append(soon, &r)
+			return err
+		}, options.Find().SetSort(bson.D{{Key: fieldUntil, Value: 1}}).SetLimit(soonEnough))
 		if err != nil {
 			return 0, err
 		}
-		var all []bson.Raw
-		if err := cursor.All(ctx, &all); err != nil {
-			return 0, err
-		}
 		s.seen = w.base.Clock.Now()
-		var soon []*record
-		for _, raw := range all {
-			r, err := readRecord(raw)
-			if err != nil {
-				return 0, err
-			}
-			soon = append(soon, &r)
-		}
 		j, err := w.judged(ctx, "expire", now, &s, soon)
 		if err != nil {
 			return 0, err
@@ -162,15 +154,15 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 		var over []*record
 		next = pollLive
 		for _, r := range soon {
-			if j.ranOut(r) {
+			if j.over[r.Token] {
 				over = append(over, r)
 			} else {
 				next = min(next, max(tick, j.shown(r).ExpireAt.Sub(now.Earliest)+tick))
 			}
 		}
 		told := false
-		for i := range over {
-			gone, err := w.end(ctx, now, over[i])
+		for _, r := range over {
+			gone, err := w.end(ctx, now, r)
 			if err != nil {
 				return 0, err
 			}
@@ -263,21 +255,13 @@ func (w *mongoWatcher) untold(ctx context.Context, now interval) (events []Event
 		under = append(under, bucket(w.name, t))
 	}
 	after := bson.D{{Key: "$gt", Value: w.from}}
-	cursor, err := w.base.Soft.Find(ctx, bson.D{
+	err = w.each(ctx, w.base.Soft, bson.D{
 		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
 		{Key: "$or", Value: bson.A{bson.D{{Key: fieldGranted, Value: after}}, bson.D{{Key: fieldEnded, Value: after}}}},
-	}, options.Find().SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
-	if err != nil {
-		return nil, err
-	}
-	defer cursor.Close(ctx)
-	for cursor.Next(ctx) {
-		r, err := readRecord(cursor.Current)
-		if err != nil {
-			return nil, err
-		}
-		if w.ungranted(&r) {
-			continue // it ran out, or was withdrawn, before that
+	}, func(raw bson.Raw) error {
+		r, err := readRecord(raw)
+		if err != nil || w.ungranted(&r) {
+			return err // it ran out, or was withdrawn, before that
 		}
 		events = w.add(events, Added, r.granted, r.Lock)
 		switch r.state {
@@ -286,8 +270,9 @@ func (w *mongoWatcher) untold(ctx context.Context, now interval) (events []Event
 		case stateExpired:
 			events = w.add(events, Expired, r.ended, r.Lock)
 		}
-	}
-	return events, cursor.Err()
+		return nil
+	}, options.Find())
+	return events, err
 }
 
 // ungranted reports whether a lock was not granted yet. A process that adds a lock after the

@@ -140,9 +140,11 @@ func (t *Tree) ended(w *waiter) {
 	if !w.ends() {
 		return
 	}
-	if t.store.prompt() || !t.spawn(func() { t.unreserve(w) }) {
+	if t.store.prompt() {
 		t.unreserve(w)
+		return
 	}
+	t.background.Run(func() { t.unreserve(w) })
 }
 
 // unreserve removes a reservation, and wakes those that it kept out. If that fails, it runs out.

@@ -124,7 +124,7 @@ type hooked struct {
 	on func(edit func() (time.Time, error)) (time.Time, error)
 }
 
-func (h hooked) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+func (h hooked) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock)) (time.Time, error) {
 	return h.on(func() (time.Time, error) { return h.Documents.Update(ctx, tree, change) })
 }
 
@@ -205,65 +205,5 @@ func TestARefreshWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
 		all := locksOn(t, storage)
 		require.Len(t, all, 1)
 		assert.Equal(t, fresh.ExpireAt, all[0].ExpireAt)
-	})
-}
-
-// A storage whose document is changed by compare-and-swap: what was decided is written later.
-type deciding struct {
-	*pathlock.Memory
-	by chan time.Duration // how much later the next edit is written
-}
-
-func (s deciding) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	select {
-	case by := <-s.by:
-		var edit pathlock.Edit
-		err := s.Memory.View(ctx, tree, func(doc *pathlock.Document, now pathlock.Clock) { edit, _ = change(doc, now) })
-		time.Sleep(by) // virtual: the write is on its way
-		at, failed := s.Memory.Update(ctx, tree, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) { return edit, nil })
-		time.Sleep(time.Second) // virtual: and its answer
-		return at, errors.Join(err, failed)
-	default:
-		return s.Memory.Update(ctx, tree, change)
-	}
-}
-
-// It is not prompt, as Memory is.
-func (s deciding) storage(t testing.TB) pathlock.Storage {
-	return onDocuments(t, struct{ pathlock.Documents }{s})
-}
-
-// Two callers have the token of a lock. The refresh of one is written after its end, and
-// undone; that of the other was granted between.
-func TestTheUndoOfALateRefreshLeavesALaterRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := deciding{pathlock.NewMemory(), make(chan time.Duration, 1)}
-		tree := treeOn(t, s.storage(t))
-		l, err := tree.Lock(t.Context(), exclusive("/a", time.Minute))
-		require.NoError(t, err)
-		for _, again := range []bool{true, false} {
-			l, err = tree.Refresh(t.Context(), l.Token)
-			require.NoError(t, err)
-			time.Sleep(59 * time.Second) // virtual: a second is left
-			s.by <- 2 * time.Second
-			failed := make(chan error)
-			go func() {
-				_, err := tree.Refresh(t.Context(), l.Token)
-				failed <- err
-			}()
-			time.Sleep(2500 * time.Millisecond) // virtual: it is written, and not answered
-			if again {
-				_, err = tree.Refresh(t.Context(), l.Token)
-				require.NoError(t, err, "the lock is there")
-			}
-			assert.ErrorIs(t, <-failed, pathlock.ErrUnknownToken, "too late")
-			time.Sleep(time.Second) // virtual: it is undone
-			_, err = tree.Lock(t.Context(), exclusive("/a", time.Minute))
-			if again {
-				assert.ErrorIs(t, err, pathlock.ErrConflict, "the other trusts its lock")
-			} else {
-				assert.NoError(t, err, "nobody has refreshed it since: it is gone")
-			}
-		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/background"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
 )
@@ -29,12 +30,10 @@ type Tree struct {
 	hub    *hub
 	seen   seen
 
-	base       context.Context // ends when Close gives up waiting
-	giveUp     context.CancelFunc
-	background sync.WaitGroup
+	background *background.Group // cut off when Close gives up waiting
 	clock      monotonic.Clock
 
-	mu      sync.Mutex // protects what follows, and Add of background against its Wait
+	mu      sync.Mutex // protects what follows
 	holds   map[*Hold]bool
 	closing bool // no more holds
 	closed  bool // no more calls
@@ -47,11 +46,10 @@ const maxName = 128
 // written to is empty.
 func New(storage Storage, name string, opts ...Option) (*Tree, error) {
 	t := &Tree{name: name, limits: Limits{}.filled(), logger: slog.Default(), margin: -1,
-		holds: make(map[*Hold]bool), clock: monotonic.CountingSleep(suspend.New())}
+		background: background.New(), holds: make(map[*Hold]bool), clock: monotonic.CountingSleep(suspend.New())}
 	if err := errors.Join(checkTree(storage, name), apply("Option", t, opts)); err != nil {
 		return nil, err
 	}
-	t.base, t.giveUp = context.WithCancel(context.Background())
 	t.store = storage.open(name, t.logger)
 	t.hub = newHub(t, t.store.feed())
 	t.seen.start(t)
@@ -192,10 +190,9 @@ func (t *Tree) Close() error {
 	t.closed = true
 	t.mu.Unlock()
 	t.hub.close()
-	timer := time.AfterFunc(callBound, t.giveUp)
+	timer := time.AfterFunc(callBound, t.background.Cut)
 	t.background.Wait()
 	timer.Stop()
-	t.giveUp()
 	t.seen.stop()
 	return nil
 }

@@ -39,7 +39,7 @@ type disconnecting struct {
 	gone atomic.Bool
 }
 
-func (s *disconnecting) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+func (s *disconnecting) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock)) (time.Time, error) {
 	if s.gone.Load() {
 		return time.Time{}, fmt.Errorf("client is disconnected (%w; %w)", store.ErrDisconnected, store.ErrNotApplied)
 	}

@@ -16,7 +16,7 @@ func On(disk hostfile.Disk) *Store {
 	if err != nil {
 		panic(err)
 	}
-	return &Store{hostfile.On(disk), timepiece{clock, time.Now}}
+	return &Store{hostfile.On(disk), hostclock.Timepiece{Host: clock, Wall: time.Now}}
 }
 
 // Age makes a place in line older.
@@ -34,6 +34,6 @@ func (s *Store) Age(key string, p store.Place, by time.Duration) error {
 
 // Clocked replaces the clock of a host, and the one that can be set.
 func (s *Store) Clocked(host hostclock.Clock, wall func() time.Time) *Store {
-	s.clock = timepiece{host, wall}
+	s.clock = hostclock.Timepiece{Host: host, Wall: wall}
 	return s
 }

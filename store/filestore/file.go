@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/record"
@@ -27,11 +28,9 @@ const (
 
 // A file is the content of a key's file, in JSON. A key without a file has an empty one.
 type file struct {
-	Mongolock int       `json:"mongolock"` // the version of this shape; marks the file as ours
-	Name      string    `json:"key"`
-	At        time.Time `json:"at"`   // when it was written
-	Boot      string    `json:"boot"` // the start of the host from which the record's time counts
-	Zero      time.Time `json:"zero"` // the date of that start, as the record counts; see timepiece
+	Mongolock int    `json:"mongolock"` // the version of this shape; marks the file as ours
+	Name      string `json:"key"`
+	hostclock.Stamp
 	record.Key
 
 	text []byte    // as it was read; nil if there is no file
@@ -96,7 +95,7 @@ func (s *Store) read(key string) (*file, error) {
 	}
 	f := &file{Mongolock: version, Name: key}
 	if text == nil {
-		s.clock.tell(f)
+		s.tell(f)
 		return f, nil
 	}
 	f, err = s.parse(text)
@@ -104,7 +103,7 @@ func (s *Store) read(key string) (*file, error) {
 		err = fmt.Errorf("%w: it belongs to the key %q", store.ErrForeign, f.Name)
 	}
 	if err != nil {
-		return &file{now: s.clock.wall()}, fmt.Errorf("%w (the file of the key %q)", err, key)
+		return &file{now: s.clock.Wall()}, fmt.Errorf("%w (the file of the key %q)", err, key)
 	}
 	return f, nil
 }
@@ -122,7 +121,7 @@ func (s *Store) parse(text []byte) (*file, error) {
 	if err := f.Verify(); err != nil {
 		return refuse("damaged: " + err.Error())
 	}
-	s.clock.tell(f)
+	s.tell(f)
 	return f, nil
 }
 

@@ -57,7 +57,7 @@ import (
 // A Store keeps locks in a directory. It is safe for concurrent use. Open makes one.
 type Store struct {
 	files *hostfile.Dir
-	clock timepiece
+	clock hostclock.Timepiece
 }
 
 // Open opens a directory of locks, and makes it if it does not exist. On systems
@@ -71,7 +71,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filestore: Open: %w", err)
 	}
-	return &Store{files, timepiece{clock, time.Now}}, nil
+	return &Store{files, hostclock.Timepiece{Host: clock, Wall: time.Now}}, nil
 }
 
 // Close closes the directory. Close the clients first.
