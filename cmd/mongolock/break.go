@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/mongolock/mongolock"
 )
@@ -30,62 +36,64 @@ when the grace is over are removed. With too short a grace one that was not told
 the next holder begins; only its token stops it then.`
 }
 
-// Run breaks a key.
-func (c *breakCmd) Run(a *app) error {
-	ctx := context.Background()
-	if err := keyIsGood(c.Key); err != nil {
-		return err
-	}
+func (c *breakCmd) check() error {
 	if strings.TrimSpace(c.Reason) == "" {
 		return exitf(exitUsage, "--reason: must not be empty")
 	}
-	return a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
-		s, err := client.Inspect(ctx, c.Key)
-		if err != nil {
+	return checkKey(c.Key)
+}
+
+// Run breaks a key.
+func (c *breakCmd) Run(a *app) error {
+	_, client, err := a.locks()
+	if err != nil {
+		return err
+	}
+	s, err := client.Inspect(a.ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	if s.Free() {
+		return exitf(exitNothing, "nobody holds %s", c.Key)
+	}
+	grace := cmp.Or(c.Grace, graceOf(s))
+	if !c.Yes {
+		if err := a.ask(c.question(viewOf(s), grace)...); err != nil {
 			return err
 		}
-		if s.Free() {
-			return exitf(exitNothing, "nobody holds %s", shown(c.Key))
-		}
-		grace := c.Grace
-		if grace == 0 {
-			grace = graceOf(s)
-		}
-		if !c.Yes {
-			if err := c.confirm(a, viewOf(s), grace); err != nil {
-				return err
-			}
-		}
-		if grace > time.Second && a.Output != "json" {
-			defer c.progress(ctx, a, client, s, grace)()
-		}
-		marked, err := client.Break(ctx, c.Key, c.Reason, grace)
-		if err != nil {
-			return err
-		}
-		if len(marked) == 0 {
-			return exitf(exitNothing, "nobody holds %s any more", shown(c.Key))
-		}
-		return c.report(ctx, a, client, marked)
-	})
+	}
+	if grace > time.Second {
+		defer c.progress(a, client, s, grace)()
+	}
+	marked, err := client.Break(a.ctx, c.Key, c.Reason, grace)
+	if err != nil {
+		return err
+	}
+	if len(marked) == 0 {
+		return exitf(exitNothing, "nobody holds %s any more", c.Key)
+	}
+	if s, err = client.Inspect(a.ctx, c.Key); err != nil {
+		return err
+	}
+	return c.report(a, viewOf(s), marked)
 }
 
 // sayEvery is how often break says what it waits for.
 const sayEvery = 3 * time.Second
 
 // progress says which of the holders break still waits for, until stop.
-func (c *breakCmd) progress(ctx context.Context, a *app, client *mongolock.Client, s mongolock.Status, grace time.Duration) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+func (c *breakCmd) progress(a *app, client *mongolock.Client, s mongolock.Status, grace time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(a.ctx)
 	until := time.Now().Add(grace)
 	say := func(s mongolock.Status, counts func(mongolock.Holder) bool) {
 		var owners []string
 		for _, h := range s.Holders {
 			if s.Live(h) && !h.Released && counts(h) {
-				owners = append(owners, shown(h.Owner))
+				owners = append(owners, h.Owner)
 			}
 		}
 		if len(owners) > 0 {
-			fmt.Fprintf(a.stderr, "mongolock: waiting for %s to give up, for %v at most …\n", strings.Join(owners, ", "), span(time.Until(until).Round(100*time.Millisecond)))
+			a.say("waiting for %s to give up, for %v at most …", strings.Join(owners, ", "), span(time.Until(until).Round(100*time.Millisecond)))
 		}
 	}
 	say(s, func(mongolock.Holder) bool { return true })
@@ -113,54 +121,75 @@ func graceOf(s mongolock.Status) time.Duration {
 	return most/2 + 2*time.Second
 }
 
-// confirm says what will be done, and asks.
-func (c *breakCmd) confirm(a *app, v keyView, grace time.Duration) error {
-	fmt.Fprintf(a.stderr, "%s is held:\n", shown(v.Key))
+// question says what will be done.
+func (c *breakCmd) question(v keyView, grace time.Duration) []string {
+	lines := []string{v.Key + " is held:"}
 	for _, h := range v.Holders {
 		if h.Live {
 			left, _ := v.stateOf(h)
-			fmt.Fprintf(a.stderr, "   %s for %s, %s  %s\n", shown(h.Owner), span(v.Now.Sub(h.Since)), left, shown(h.Note))
+			lines = append(lines, fmt.Sprintf("   %s for %s, %s  %s", h.Owner, span(v.Now.Sub(h.Since)), left, h.Note))
 		}
 	}
-	switch {
-	case grace < 0:
-		fmt.Fprintln(a.stderr, "Each holder's lease will end at its next renewal, or when it runs out.")
-	default:
-		fmt.Fprintf(a.stderr, "Each holder's lease will end at its next renewal. What is left after %v is removed, and\nothers can be granted the key while a holder that was not told may still work.\n", grace.Round(100*time.Millisecond))
+	if grace < 0 {
+		return append(lines, "Each holder's lease will end at its next renewal, or when it runs out.")
 	}
-	return ask(a)
+	return append(lines, fmt.Sprintf("Each holder's lease will end at its next renewal. What is left after %v is removed, and", grace.Round(100*time.Millisecond)),
+		"others can be granted the key while a holder that was not told may still work.")
 }
 
 // report says which leases were broken, and the present state of the key.
-func (c *breakCmd) report(ctx context.Context, a *app, client *mongolock.Client, marked []mongolock.Holder) error {
-	s, err := client.Inspect(ctx, c.Key)
-	if err != nil {
-		return err
-	}
-	v := viewOf(s)
-	p := a.printer()
-	if p.asJSON {
+func (c *breakCmd) report(a *app, v keyView, marked []mongolock.Holder) (err error) {
+	if a.asJSON() {
 		broken := []holderView{}
 		for _, h := range marked {
 			broken = append(broken, holderView{Owner: h.Owner, Note: h.Note, Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Broken: c.Reason})
 		}
-		return p.row(struct {
+		return encode(a.stdout, struct {
 			Broken []holderView `json:"broken"`
 			Now    keyView      `json:"after"`
 		}{broken, v})
 	}
 	for _, h := range marked {
-		fmt.Fprintf(a.stdout, "broke %s of %s\n", shown(c.Key), shown(h.Owner))
+		err = errors.Join(err, a.print("broke %s of %s", c.Key, h.Owner))
 	}
 	if v.Free {
-		fmt.Fprintf(a.stdout, "%s is free\n", shown(c.Key))
-		return nil
+		err = errors.Join(err, a.print("%s is free", c.Key))
 	}
 	for _, h := range v.Holders {
 		if h.Live {
 			left, _ := v.stateOf(h)
-			fmt.Fprintf(a.stdout, "%s is held by %s, %s\n", shown(c.Key), shown(h.Owner), left)
+			err = errors.Join(err, a.print("%s is held by %s, %s", c.Key, h.Owner, left))
 		}
 	}
-	return nil
+	return err
+}
+
+// ask shows a question, and asks on the terminal.
+func (a *app) ask(lines ...string) error {
+	if a.asJSON() {
+		a.say("%s", strings.Join(lines, "; "))
+	}
+	for _, line := range lines {
+		if !a.asJSON() {
+			fmt.Fprintln(a.stderr, clean(line))
+		}
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return exitf(exitDeclined, "standard input is not a terminal: nothing is broken without --yes")
+	}
+	fmt.Fprint(a.stderr, "Break it? [y/N] ")
+	answers := make(chan string, 1)
+	go func() { // ends with an answer, or the process
+		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // none is no
+		answers <- strings.ToLower(strings.TrimSpace(answer))
+	}()
+	select {
+	case <-a.ctx.Done():
+		return a.ctx.Err()
+	case answer := <-answers:
+		if answer != "y" && answer != "yes" {
+			return exitf(exitDeclined, "not confirmed")
+		}
+		return nil
+	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"net"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,21 +18,56 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
-
-	"github.com/mongolock/mongolock"
 )
 
 // A connection is the part of the command line that says where the locks are.
 type connection struct {
-	URI        string `name:"uri" group:"common" help:"Connection string (default: mongodb://localhost:27017)." env:"MONGOLOCK_URI,MONGODB_URI" default:"mongodb://localhost:27017" placeholder:"URI"`
+	URI        string `name:"uri" group:"common" xor:"uri" help:"Connection string (default: $$MONGOLOCK_URI, or what is in the file $$MONGOLOCK_URI_FILE, or $$MONGODB_URI, or mongodb://localhost:27017)." placeholder:"URI"`
+	URIFile    string `name:"uri-file" group:"common" xor:"uri" help:"File that has the connection string, so that ps shows no password." placeholder:"FILE"`
 	DB         string `name:"db" group:"common" help:"Database (default: that of the connection string, or else mongolock)." env:"MONGOLOCK_DB" placeholder:"NAME"`
 	Collection string `group:"common" help:"Collection (default: locks; for jobs jobs, for once and once-ls once)." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
 	Owner      string `group:"common" help:"Name of this process, which others see (default: host/pid)." env:"MONGOLOCK_OWNER" placeholder:"NAME"`
 	Verbose    bool   `group:"common" short:"v" help:"Log what the library does to standard error."`
+
+	source string // where the connection string comes from
 }
 
 // standardURI is the default of --uri.
 const standardURI = "mongodb://localhost:27017"
+
+// find finds the connection string, and refuses names that no server takes.
+func (c *connection) find() error {
+	file := ""
+	for _, from := range []struct {
+		source string
+		to     *string
+		text   string
+	}{
+		{"--uri", &c.URI, c.URI}, {"--uri-file", &file, c.URIFile}, {"MONGOLOCK_URI", &c.URI, os.Getenv("MONGOLOCK_URI")},
+		{"MONGOLOCK_URI_FILE", &file, os.Getenv("MONGOLOCK_URI_FILE")}, {"MONGODB_URI", &c.URI, os.Getenv("MONGODB_URI")}, {"", &c.URI, standardURI},
+	} {
+		if from.text != "" {
+			c.source, *from.to = from.source, from.text
+			break
+		}
+	}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return exitf(exitUsage, "%s: %s", c.source, sentence(err))
+		}
+		c.URI = strings.TrimSpace(string(text))
+	}
+	return errors.Join(forbidden("--db", c.DB, "/\\. \"$\x00"), forbidden("--collection", c.Collection, "$\x00"))
+}
+
+// of says where the connection string comes from.
+func (c *connection) of() string {
+	if c.source == "" {
+		return "at " + standardURI + " (the default; --uri or MONGOLOCK_URI names another)"
+	}
+	return "of " + c.source
+}
 
 // reachFor is how long a server may take to be found. An unreachable server is reported within
 // five seconds.
@@ -49,7 +86,8 @@ func (a *attempts) add(e *event.ServerHeartbeatFailedEvent) {
 	a.failed[address] = e.Failure
 }
 
-func (a *attempts) String() string {
+// of says why no primary was found.
+func (a *attempts) of(cs *connstring.ConnString) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for address, err := range a.failed {
@@ -59,45 +97,74 @@ func (a *attempts) String() string {
 		}
 		return fmt.Sprintf("%s (%s)", address, text)
 	}
-	return "none was found"
+	if cs.ReplicaSet != "" {
+		return fmt.Sprintf("%s is silent, or not of the replica set %s, or that has no primary", strings.Join(cs.Hosts, ","), cs.ReplicaSet)
+	}
+	return strings.Join(cs.Hosts, ",") + " is silent, or no primary"
 }
 
 // options reads the connection string.
 func (c *connection) options() (*options.ClientOptions, *connstring.ConnString, error) {
-	type parsed struct {
-		opts *options.ClientOptions
-		cs   *connstring.ConnString
-		err  error
-	}
-	done := make(chan parsed, 1)
+	var opts *options.ClientOptions
+	var cs *connstring.ConnString
+	done := make(chan error, 1)
 	go func() { // a mongodb+srv address asks a name server, which may not answer
-		cs, err := connstring.ParseAndValidate(c.URI)
-		if err != nil {
-			done <- parsed{err: err}
-			return
+		var err error
+		if cs, err = connstring.ParseAndValidate(c.URI); err == nil {
+			opts = options.Client().ApplyURI(c.URI)
+			err = opts.Validate()
 		}
-		opts := options.Client().ApplyURI(c.URI)
-		done <- parsed{opts, cs, opts.Validate()}
+		done <- err
 	}()
+	name := cmp.Or(c.source, "--uri")
 	select {
-	case p := <-done:
-		if p.err != nil {
-			return nil, nil, exitf(exitUsage, "--uri: %s", c.redact(sentence(p.err)))
+	case err := <-done:
+		switch {
+		case err == nil:
+			return opts, cs, forbidden("the database of "+name, cs.Database, "/\\. \"$\x00")
+		case errors.As(err, new(*net.DNSError)) || strings.Contains(err.Error(), "lookup "):
+			return nil, nil, exitf(exitUnreachable, "%s: the name server: %s", name, c.redact(sentence(err)))
 		}
-		return p.opts, p.cs, nil
+		return nil, nil, exitf(exitUsage, "%s: %s", name, c.redact(sentence(err)))
 	case <-time.After(reachFor):
-		return nil, nil, exitf(exitUnreachable, "--uri: the name server does not answer")
+		return nil, nil, exitf(exitUnreachable, "%s: the name server does not answer", name)
 	}
 }
 
-// redact removes the password from a text.
+var quotedPart = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// secret returns what of the connection string is secret: the user information without its first word, and all
+// if it is not known where that ends.
+func (c *connection) secret() (info, password string) {
+	_, rest, found := strings.Cut(c.URI, "://")
+	if !found {
+		rest = c.URI
+	}
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		info = rest[:i]
+	} else {
+		info, _, _ = strings.Cut(rest, "?")
+	}
+	_, password, _ = strings.Cut(info, ":")
+	return info, password
+}
+
+// redact removes the password from an error, and what may be a part of it: all that the error quotes of the user
+// information.
 func (c *connection) redact(text string) string {
-	if _, rest, ok := strings.Cut(c.URI, "://"); ok {
-		if i := strings.LastIndex(rest, "@"); i >= 0 {
-			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
-				return strings.ReplaceAll(text, password, "…")
-			}
+	info, password := c.secret()
+	if password == "" {
+		return text
+	}
+	text = quotedPart.ReplaceAllStringFunc(text, func(quoted string) string {
+		part, err := strconv.Unquote(quoted)
+		if err != nil || part != "" && strings.Contains(info, part) || strings.Contains(part, password) {
+			return "…"
 		}
+		return quoted
+	})
+	if len(password) > 3 && strings.Contains(c.URI, "@") { // a short one would tell itself by what is missing
+		text = strings.ReplaceAll(text, password, "…")
 	}
 	return text
 }
@@ -111,7 +178,11 @@ type deployment struct {
 }
 
 // reach connects and makes sure that a primary answers.
-func (c *connection) reach(ctx context.Context) (*deployment, error) {
+func (a *app) reach() (*deployment, error) {
+	c := &a.connection
+	if err := c.find(); err != nil {
+		return nil, err
+	}
 	opts, cs, err := c.options()
 	if err != nil {
 		return nil, err
@@ -121,45 +192,32 @@ func (c *connection) reach(ctx context.Context) (*deployment, error) {
 	opts.SetServerMonitor(&event.ServerMonitor{ServerHeartbeatFailed: tried.add})
 	client, err := mongo.Connect(opts)
 	if err != nil {
-		return nil, exitf(exitUsage, "--uri: %s", c.redact(sentence(err)))
+		return nil, exitf(exitUsage, "%s: %s", c.source, c.redact(sentence(err)))
 	}
 	d := &deployment{client: client, uri: cs, opts: opts, db: client.Database(cmp.Or(c.DB, cs.Database, "mongolock"))}
-	if err := d.ping(ctx); err != nil {
+	if err := d.ping(a.ctx, reachFor); err != nil {
 		go d.close() // a server that does not answer need not be told
 		switch {
 		case refusesUser(err):
-			return nil, exitf(exitRights, "the server %s refuses the user: %s", c.source(), c.redact(last(err)))
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, exitf(exitRights, "the server %s refuses the user: %s", c.of(), c.redact(last(err)))
+		case a.ctx.Err() != nil:
+			return nil, a.ctx.Err()
 		}
-		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", c.source(), c.redact(tried.String()))
+		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", c.of(), c.redact(tried.of(cs)))
 	}
 	return d, nil
 }
 
-// source says where the connection string comes from.
-func (c *connection) source() string {
-	switch c.URI {
-	case standardURI:
-		return "at " + standardURI + " (the default; --uri or MONGOLOCK_URI names another)"
-	case os.Getenv("MONGOLOCK_URI"):
-		return "of MONGOLOCK_URI"
-	case os.Getenv("MONGODB_URI"):
-		return "of MONGODB_URI"
-	}
-	return "of --uri"
-}
-
 // ping returns in time, whatever the driver does.
-func (d *deployment) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reachFor)
+func (d *deployment) ping(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() { answer <- d.client.Ping(ctx, readpref.Primary()) }() // ends with ctx
 	select {
 	case err := <-answer:
 		return err
-	case <-time.After(reachFor + 200*time.Millisecond):
+	case <-time.After(within + 200*time.Millisecond):
 		return context.DeadlineExceeded
 	}
 }
@@ -184,44 +242,4 @@ func (d *deployment) close() {
 // collection returns the collection that the command line names, or else the command's own.
 func (d *deployment) collection(c *connection, standard string) *mongo.Collection {
 	return d.db.Collection(cmp.Or(c.Collection, standard))
-}
-
-// logger returns where the library logs: nowhere, unless asked.
-func (c *connection) logger() *slog.Logger {
-	if !c.Verbose {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, nil))
-}
-
-// clientOptions returns the options of the command line, and others.
-func (a *app) clientOptions(opts ...mongolock.ClientOption) []mongolock.ClientOption {
-	opts = append(opts, mongolock.WithLogger(a.logger()))
-	if a.Owner != "" {
-		opts = append(opts, mongolock.WithOwner(a.Owner))
-	}
-	return opts
-}
-
-// locks makes a client of the library on the collection of locks.
-func (a *app) locks(d *deployment, opts ...mongolock.ClientOption) (*mongolock.Client, error) {
-	return mongolock.New(d.collection(&a.connection, "locks"), a.clientOptions(opts...)...)
-}
-
-// withLocks reaches the deployment and calls f with a client that only looks.
-func (a *app) withLocks(ctx context.Context, f func(*deployment, *mongolock.Client) error) error {
-	if err := a.checkOwner(); err != nil {
-		return err
-	}
-	d, err := a.reach(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	client, err := a.locks(d)
-	if err != nil {
-		return err
-	}
-	defer client.Close() //nolint:errcheck // it holds nothing
-	return f(d, client)
 }

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,12 +32,7 @@ collection of locks does not exist yet, a temporary one is used. Collections tha
 dropped; a notice stays in a collection of wake-ups that was there, until it is overwritten.`
 }
 
-func (c *doctorCmd) margin() time.Duration {
-	if c.Margin > 0 {
-		return c.Margin
-	}
-	return min(time.Second, c.TTL/10)
-}
+func (c *doctorCmd) margin() time.Duration { return marginOf(c.Margin, c.TTL) }
 
 // A level says how serious a line is.
 type level string
@@ -47,15 +43,10 @@ const (
 	failure level = "failure"
 )
 
-func (l level) tone() tone {
-	switch l {
-	case warning:
-		return yellow
-	case failure:
-		return red
-	}
-	return green
-}
+// levels has the exit code of each.
+var levels = map[level]int{ok: 0, warning: exitDoctorWarns, failure: exitDoctorFails}
+
+func (l level) tone() tone { return []tone{green, yellow, red}[levels[l]] }
 
 // A finding is one line.
 type finding struct {
@@ -110,82 +101,64 @@ var checks = []check{
 // checkFor bounds one check.
 const checkFor = 20 * time.Second
 
-// Run examines the deployment.
-func (c *doctorCmd) Run(a *app) error {
+func (c *doctorCmd) check() error {
 	if c.TTL < 100*time.Millisecond {
 		return exitf(exitUsage, "--ttl=%v: must be at least 100ms", c.TTL)
 	}
-	if c.Margin < 0 || c.Margin > c.TTL/2 {
-		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", c.Margin, c.TTL)
-	}
-	ctx, stop := untilSignal()
-	defer stop()
+	return checkMargin(c.Margin, c.TTL)
+}
+
+// Run examines the deployment.
+func (c *doctorCmd) Run(a *app) error {
 	x := &exam{c: c, a: a, level: ok, p: a.printer()}
-	d, err := a.reach(ctx)
-	if ctx.Err() != nil {
-		return refusedBy(ctx, err)
+	d, err := a.reach()
+	switch code, say := verdict(err); {
+	case err == nil:
+	case a.ctx.Err() != nil || code == exitUsage:
+		return err
+	case code == exitRights:
+		return errors.Join(x.say(finding{"reachable", failure, say, "check the user, its password and authSource"}), exitf(exitDoctorFails, ""))
+	default:
+		return errors.Join(x.say(finding{"reachable", failure, say, "check the address, the network, and whether the set has a primary"}), exitf(exitDoctorFails, ""))
 	}
-	if err != nil {
-		if code, _ := verdict(err); code == exitUsage {
-			return err
-		}
-		do := "check the address, the network, and whether the set has a primary"
-		if code, _ := verdict(err); code == exitRights {
-			do = "check the user, its password and authSource"
-		}
-		if err := x.say(finding{"reachable", failure, reason(err), do}); err != nil {
-			return err
-		}
-		return exitf(exitDoctorFails, "")
-	}
-	defer d.close()
-	x.begin(ctx, d)
+	a.atEnd(d.close)
+	x.begin(a.ctx, d)
 	defer x.clean()
 	for _, check := range checks {
-		within, cancel := context.WithTimeout(ctx, checkFor)
+		within, cancel := context.WithTimeout(a.ctx, checkFor)
 		findings := check.run(x, within)
 		cancel()
-		if ctx.Err() != nil {
-			return refusedBy(ctx, ctx.Err())
+		if a.ctx.Err() != nil {
+			return a.ctx.Err()
 		}
 		for _, f := range findings {
-			if f.Check == "" {
-				f.Check = check.name
-			}
+			f.Check = cmp.Or(f.Check, check.name)
 			if err := x.say(f); err != nil {
 				return err
 			}
 		}
 	}
-	switch x.level {
-	case warning:
-		return exitf(exitDoctorWarns, "")
-	case failure:
-		return exitf(exitDoctorFails, "")
+	if code := levels[x.level]; code > 0 {
+		return exitf(code, "")
 	}
 	return nil
 }
 
 // say writes a line.
 func (x *exam) say(f finding) error {
-	if order := []level{ok, warning, failure}; slices.Index(order, f.Level) > slices.Index(order, x.level) {
+	if levels[f.Level] > levels[x.level] {
 		x.level = f.Level
 	}
-	f.Says, f.Do = shown(f.Says), shown(f.Do)
 	if x.p.asJSON || !x.p.tty {
 		return x.p.row(f, cell{text: string(f.Level)}, cell{text: f.Check}, cell{text: f.Says}, cell{text: f.Do})
 	}
-	mark := fmt.Sprintf("%-8s", f.Level)
-	if x.p.colour {
-		mark = string(f.Level.tone()) + mark + reset
-	}
 	var b strings.Builder
-	b.WriteString(mark + " ")
+	b.WriteString(x.p.coloured(fmt.Sprintf("%-8s", f.Level), f.Level.tone()) + " ")
 	indent := strings.Repeat(" ", 9+15)
-	wrap(&b, fmt.Sprintf("%-15s", f.Check)+f.Says, 9, indent, x.p.width)
+	wrap(&b, fmt.Sprintf("%-15s", f.Check)+clean(f.Says), 9, indent, x.p.width)
 	if f.Do != "" {
 		b.WriteString(indent)
-		wrap(&b, "→ "+f.Do, len(indent), indent+"  ", x.p.width)
+		wrap(&b, "→ "+clean(f.Do), len(indent), indent+"  ", x.p.width)
 	}
 	_, err := io.WriteString(x.p.w, b.String())
 	return err

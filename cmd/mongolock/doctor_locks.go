@@ -148,7 +148,7 @@ func (l *lifeOf) fence(ctx context.Context, x *exam) error {
 // each calls f with each key in the collection of the locks, except for those that the checks
 // wrote. There may be a million: f keeps only a few.
 func (x *exam) each(ctx context.Context, f func(v keyView)) error {
-	client, err := x.a.locks(x.d)
+	client, err := mongolock.New(x.real, x.a.clientOptions()...)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (x *exam) longest(ctx context.Context) []finding {
 	}
 	var texts []string
 	for _, h := range first {
-		texts = append(texts, fmt.Sprintf("%s for %s by %s", shown(h.key), span(h.span), shown(h.owner)))
+		texts = append(texts, fmt.Sprintf("%s for %s by %s", h.key, span(h.span), h.owner))
 	}
 	text := strings.Join(texts, ", ")
 	if more := live - len(texts); more > 0 {
@@ -224,7 +224,7 @@ func (x *exam) dead(ctx context.Context) []finding {
 			return
 		}
 		if left++; left <= namesShown {
-			names = append(names, fmt.Sprintf("%s of %s", shown(v.Key), shown(h.Owner)))
+			names = append(names, fmt.Sprintf("%s of %s", v.Key, h.Owner))
 		}
 		oldest = max(oldest, v.Now.Sub(h.ExpireAt))
 	})
@@ -256,7 +256,7 @@ func (x *exam) waiting(ctx context.Context) []finding {
 		n := v.awaited()
 		stale += len(v.Line) - n
 		if len(v.Line) >= store.LineMost {
-			full = append(full, shown(v.Key))
+			full = append(full, v.Key)
 		}
 		if n == 0 {
 			return
@@ -273,7 +273,7 @@ func (x *exam) waiting(ctx context.Context) []finding {
 	text := "no process is in line for a key"
 	var texts []string
 	for _, l := range first {
-		texts = append(texts, fmt.Sprintf("%d for %s, the first is %s, for %s", l.waits, shown(l.key), shown(l.owner), span(l.span)))
+		texts = append(texts, fmt.Sprintf("%d for %s, the first is %s, for %s", l.waits, l.key, l.owner, span(l.span)))
 	}
 	if keys > 0 {
 		text = strings.Join(texts, "; ")

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 )
 
@@ -20,70 +20,46 @@ type documentsCmd struct {
 	Dead      bool   `help:"List the documents that were set aside after too many attempts (doclock.MaxAttempts)." xor:"which"`
 }
 
+func (c *documentsCmd) check() error {
+	return errors.Join(checkName("COLLECTION", c.Documents, 255), forbidden("COLLECTION", c.Documents, "$\x00"))
+}
+
 // Run lists locked documents.
 func (c *documentsCmd) Run(a *app) error {
-	ctx := context.Background()
-	d, err := a.reach(ctx)
+	locks, err := a.collection("locks")
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	coll := d.db.Collection(c.Documents)
+	coll := locks.Database().Collection(c.Documents)
 	docs, err := doclock.New[bson.Raw](coll, doclock.Field(c.Field), doclock.WithLogger(a.logger()))
 	if err != nil {
 		return exitf(exitUsage, "--field: %s", reason(err))
 	}
-	defer docs.Close() //nolint:errcheck // it holds nothing
+	a.atEnd(func() { _ = docs.Close() }) // it holds nothing
 	if c.Dead {
-		return dead(ctx, a, docs, coll)
+		p := a.table(coll, "_id", "attempts", "set aside at")
+		return each(p, docs.Dead(a.ctx, bson.D{}), func(d doclock.Dead[bson.Raw]) error {
+			v := deadView{extended(d.ID), d.Attempts, d.At.UTC()}
+			return p.row(v, cell{string(v.ID), bold}, cell{text: strconv.Itoa(v.Attempts)}, cell{text: v.At.Format(time.RFC3339)})
+		})
 	}
-	p := a.printer("_id", "mode", "owner", "held for", "state", "waiters", "note")
-	p.none = func() { a.nothing(ctx, coll) }
+	p := a.table(coll, "_id", "mode", "owner", "held for", "state", "waiters", "note")
 	list := &lsCmd{All: c.All}
-	for s, err := range docs.List(ctx) {
-		if err != nil {
-			return err
-		}
+	return each(p, docs.List(a.ctx), func(s mongolock.Status) error {
 		v := viewOf(s)
-		if p.asJSON {
-			if v.Free && !c.All {
-				continue
-			}
-			if err := p.row(docView{json.RawMessage(idOf(s.Key)), v}); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := list.one(p, v); err != nil {
-			return err
-		}
-	}
-	return p.flush()
+		return list.one(p, v, docView{idOf(s.Key), v})
+	})
 }
 
-// dead lists the documents that were set aside.
-func dead(ctx context.Context, a *app, docs *doclock.Locks[bson.Raw], coll *mongo.Collection) error {
-	p := a.printer("_id", "attempts", "set aside at")
-	p.none = func() { a.nothing(ctx, coll) }
-	for d, err := range docs.Dead(ctx, bson.D{}) {
-		if err != nil {
-			return err
-		}
-		id := json.RawMessage(extended(d.ID))
-		v := struct {
-			ID       json.RawMessage `json:"_id"`
-			Attempts int             `json:"attempts"`
-			At       time.Time       `json:"at"`
-		}{id, d.Attempts, d.At.UTC()}
-		if err := p.row(v, cell{shown(string(id)), bold}, cell{text: strconv.Itoa(d.Attempts)}, cell{text: d.At.UTC().Format(time.RFC3339)}); err != nil {
-			return err
-		}
-	}
-	return p.flush()
+// A deadView is a document that was set aside.
+type deadView struct {
+	ID       json.RawMessage `json:"_id"`
+	Attempts int             `json:"attempts"`
+	At       time.Time       `json:"at"`
 }
 
 // extended returns an _id in the driver's JSON.
-func extended(id bson.RawValue) []byte {
+func extended(id bson.RawValue) json.RawMessage {
 	text, err := bson.MarshalExtJSON(bson.D{{Key: "_id", Value: id}}, false, false)
 	if err != nil {
 		return []byte("null")
@@ -98,7 +74,7 @@ type docView struct {
 }
 
 // idOf returns the _id in a key of package doclock, which is its JSON.
-func idOf(key string) []byte {
+func idOf(key string) json.RawMessage {
 	var doc struct {
 		ID json.RawMessage `json:"_id"`
 	}

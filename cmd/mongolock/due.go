@@ -126,26 +126,26 @@ var errNotClaimed = errors.New("the claim is not there: another has taken its pl
 
 const claimFor = 15 * time.Second // bounds a claim of a due time, and its return
 
-// dues is the collection of claims.
-func (a *app) dues(d *deployment) *mongo.Collection {
-	return d.db.Collection(cmp.Or(a.Collection, "locks") + ".due")
+// dues is the collection of claims beside that of the locks.
+func dues(locks *mongo.Collection) *mongo.Collection {
+	return locks.Database().Collection(locks.Name() + ".due")
 }
 
 // claim claims the due time of --at, and returns the claim if the command is this host's to run. If it is
 // not, err is how this program ends.
-func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mine *due, err error) {
+func (c *runCmd) claim(a *app, locks *mongo.Collection) (mine *due, err error) {
 	at := lastDue(c.At, time.Now())
-	ctx, cancel := context.WithTimeout(ctx, claimFor)
+	ctx, cancel := context.WithTimeout(a.ctx, claimFor)
 	defer cancel()
 	id := rand.Text()
-	stands, err := claimDue(ctx, a.dues(d), c.Key, id, string(a.owner("")), at)
+	stands, err := claimDue(ctx, dues(locks), c.Key, id, string(a.owner("")), at)
 	if err != nil {
 		if stands.Claim == id {
-			c.giveBack(a, d, t, &stands)
+			c.giveBack(a, locks, &stands)
 		}
-		return nil, refusedBy(ctx, fmt.Errorf("claiming the due time %s: %w", at.Format(time.RFC3339), err))
+		return nil, fmt.Errorf("claiming the due time %s: %w", at.Format(time.RFC3339), err)
 	}
-	t.tell("due", "", map[string]any{"due": stands.At, "by": stands.Owner, "mine": stands.Claim == id})
+	a.teller(c.Key).tell("due", "", map[string]any{"due": stands.At, "by": stands.Owner, "mine": stands.Claim == id})
 	switch {
 	case stands.Claim == id:
 		return &stands, nil
@@ -156,15 +156,15 @@ func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mi
 }
 
 // giveBack gives a claim back, because the key was not granted, the command not started, or the claim not answered.
-func (c *runCmd) giveBack(a *app, d *deployment, t teller, mine *due) {
+func (c *runCmd) giveBack(a *app, locks *mongo.Collection, mine *due) {
 	if mine == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), claimFor)
 	defer cancel()
-	if err := giveBackDue(ctx, a.dues(d), *mine); err != nil {
-		t.tell("unreturned", fmt.Sprintf("the due time %s may not be given back; then it does not run: %s", mine.At.Format(time.RFC3339), sentence(err)), map[string]any{"due": mine.At})
-		return
+	event, text := "returned", ""
+	if err := giveBackDue(ctx, dues(locks), *mine); err != nil {
+		event, text = "unreturned", fmt.Sprintf("the due time %s may not be given back; then it does not run: %s", mine.At.Format(time.RFC3339), sentence(err))
 	}
-	t.tell("returned", "", map[string]any{"due": mine.At})
+	a.teller(c.Key).tell(event, text, map[string]any{"due": mine.At})
 }

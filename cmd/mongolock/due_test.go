@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,12 +170,15 @@ func TestADueTimeIsGivenBackIfTheCommandIsNotStarted(t *testing.T) {
 	assert.Equal(t, "ran\n", b.out.String(), "a claim that ran nothing stands")
 }
 
-var nobody = &app{cli: new(cli)} // without flags
+// silent is an app without flags, whose events go to w.
+func silent(w io.Writer) *app {
+	return &app{cli: &cli{Output: "json"}, ctx: context.Background(), stderr: w}
+}
 
 func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
 	p := newProgram(t)
-	d := &deployment{db: p.database()}
-	coll := nobody.dues(d)
+	locks := p.database().Collection("locks")
+	coll := dues(locks)
 	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	claim := func(id string, at time.Time) due {
 		stands, err := claimDue(t.Context(), coll, "k", id, "ada", at)
@@ -185,7 +190,7 @@ func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
 	assert.Equal(t, "last", claim("again", last.At).Claim, "an older claim has given it back")
 
 	var said strings.Builder
-	new(runCmd).giveBack(nobody, d, teller{w: &said, asJSON: true}, &last)
+	new(runCmd).giveBack(silent(&said), locks, &last)
 	assert.Contains(t, said.String(), `"event":"returned"`)
 	assert.Equal(t, "last", claim("late", noon).Claim, "what was decided before it")
 	assert.Equal(t, "again", claim("again", last.At).Claim)
@@ -195,15 +200,14 @@ func TestADueTimeIsGivenBackByItsOwnClaimAlone(t *testing.T) {
 func TestADueTimeThatIsNotGivenBackIsTold(t *testing.T) {
 	p := newProgram(t)
 	var late strings.Builder // a claim that was not answered, and may land after this
-	new(runCmd).giveBack(nobody, &deployment{db: p.database()}, teller{w: &late, asJSON: true}, &due{Key: "k", Claim: "c", At: time.Now()})
+	new(runCmd).giveBack(silent(&late), p.database().Collection("locks"), &due{Key: "k", Claim: "c", At: time.Now()})
 	assert.Contains(t, late.String(), `"event":"unreturned"`)
 
 	gone, err := mongo.Connect(options.Client().ApplyURI(testserver.URI(t)))
 	require.NoError(t, err)
 	require.NoError(t, gone.Disconnect(t.Context()))
-	d := &deployment{db: gone.Database(p.database().Name())}
 	var said strings.Builder
-	new(runCmd).giveBack(nobody, d, teller{w: &said, asJSON: true}, &due{Key: "k", Claim: "c", At: time.Now()})
+	new(runCmd).giveBack(silent(&said), gone.Database(p.database().Name()).Collection("locks"), &due{Key: "k", Claim: "c", At: time.Now()})
 	assert.Contains(t, said.String(), `"event":"unreturned"`)
 	assert.NotContains(t, said.String(), `"event":"returned"`)
 }

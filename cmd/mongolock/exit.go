@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ const (
 	exitUsage       = 64
 	exitForeign     = 65
 	exitNothing     = 66
+	exitNobody      = 67
 	exitUnreachable = 69
 	exitFailed      = 70
 	exitLost        = 71
@@ -47,6 +49,7 @@ const exitHelp = `Exit codes:
    64     wrong usage
    65     the key is not a lock of this library, or is in use in another mode
    66     nobody holds the key to break, or there is no such job, record or document
+   67     jobs run: it was asked for, and no process that has the job took it up
    69     no server can be reached
    70     any other failure
    71     run, once, paths lock: the lease was lost, and the command was ended
@@ -95,27 +98,43 @@ func verdict(err error) (code int, say string) {
 		return e.code, e.text
 	}
 	say = reason(err)
+	for _, v := range []struct {
+		of   error
+		code int
+	}{
+		{once.ErrFailed, exitElsewhere}, {once.ErrChanged, exitChanged}, {once.ErrUnrecorded, exitUnrecorded},
+		{mongolock.ErrLost, exitLost}, {mongolock.ErrForeign, exitForeign}, {mongolock.ErrModeMismatch, exitForeign},
+		{mongolock.ErrHeld, exitHeld}, {doclock.ErrNotFound, exitNothing}, {once.ErrNotFound, exitNothing},
+	} {
+		if errors.Is(err, v.of) {
+			return v.code, say
+		}
+	}
+	var refused mongo.ServerError
+	const invalidNamespace = 73
 	switch {
-	case errors.Is(err, once.ErrFailed):
-		return exitElsewhere, say
-	case errors.Is(err, once.ErrChanged):
-		return exitChanged, say
-	case errors.Is(err, once.ErrUnrecorded):
-		return exitUnrecorded, say
-	case errors.Is(err, mongolock.ErrLost):
-		return exitLost, say
-	case errors.Is(err, mongolock.ErrForeign), errors.Is(err, mongolock.ErrModeMismatch):
-		return exitForeign, say
-	case errors.Is(err, mongolock.ErrHeld):
-		return exitHeld, say
-	case errors.Is(err, doclock.ErrNotFound), errors.Is(err, once.ErrNotFound):
-		return exitNothing, say
 	case refusesUser(err):
 		return exitRights, say
-	case mongo.IsTimeout(err), mongo.IsNetworkError(err), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &refused) && refused.HasErrorCode(invalidNamespace):
+		return exitUsage, say
+	case mongo.IsTimeout(err), mongo.IsNetworkError(err), errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*net.DNSError)):
 		return exitUnreachable, say
 	}
 	return exitFailed, say
+}
+
+// conclude prints what there is to say of an error, and returns the exit code. If the command was ended by a
+// signal, it ends this process in the same way.
+func (a *app) conclude(err error) int {
+	code, say := verdict(err)
+	if say != "" {
+		a.teller("").tell("error", say, map[string]any{"code": code})
+	}
+	var e *exitError
+	if errors.As(err, &e) && e.signal != 0 {
+		raise(e.signal, e.typed)
+	}
+	return code
 }
 
 // refusesUser reports whether the server refused the user or the command.
@@ -134,7 +153,7 @@ func sentence(err error) string {
 // reason returns an error on one line, without the library's name before it.
 func reason(err error) string {
 	text := sentence(err)
-	for _, name := range []string{"mongolock: ", "once: ", "pathlock: "} {
+	for _, name := range []string{"mongolock: ", "once: ", "pathlock: ", "schedule: ", "assign: "} {
 		text = strings.TrimPrefix(text, name)
 	}
 	return text

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -10,7 +10,7 @@ import (
 
 // A completionCmd is `mongolock completion`.
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	Shell string `arg:"" name:"bash|zsh|fish" enum:"bash,zsh,fish" help:"The shell."`
 }
 
 // Help says where the script goes.
@@ -22,156 +22,142 @@ func (*completionCmd) Help() string {
    fish   mongolock completion fish > ~/.config/fish/completions/mongolock.fish`
 }
 
+// completions has the scripts. Each asks the program itself what may follow, with what it means behind a tab, and
+// completes as it does for other commands if that is nothing.
+var completions = map[string]string{
+	"bash": `# Made by mongolock completion bash.
+_mongolock() {
+	local IFS=$'\n'
+	COMPREPLY=($(mongolock __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
+}
+complete -o default -F _mongolock mongolock
+`,
+	"zsh": `#compdef mongolock
+# Made by mongolock completion zsh.
+_mongolock() {
+	local -a all
+	all=("${(@f)$(mongolock __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	if [[ -z $all[1] ]]; then
+		_default
+		return
+	fi
+	all=("${(@)all//:/\\:}")
+	all=("${(@)all/$'\t'/:}")
+	_describe -o mongolock all
+}
+_mongolock "$@"
+`,
+	"fish": `# Made by mongolock completion fish.
+function __mongolock
+	mongolock __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null
+end
+complete -c mongolock -f -n 'count (__mongolock) >/dev/null' -a '(__mongolock)'
+complete -c mongolock -F -n 'not count (__mongolock) >/dev/null'
+`,
+}
+
 // Run prints the script.
-func (c *completionCmd) Run(a *app) error {
-	if a.Output == "json" {
-		return writeJSON(a, map[string]string{"shell": c.Shell, "script": completion(c.Shell, a.model)})
+func (c *completionCmd) Run(a *app) error { return a.text("script", completions[c.Shell]) }
+
+// A completeCmd is what the completion scripts call.
+type completeCmd struct {
+	Words []string `arg:"" optional:"" passthrough:""`
+}
+
+// Run prints what the last word may be.
+func (c *completeCmd) Run(a *app) error {
+	words := c.Words
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
 	}
-	_, err := io.WriteString(a.stdout, completion(c.Shell, a.model))
-	return err
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	last := len(words) - 1
+	for _, line := range following(a.model, words[:last], words[last]) {
+		if _, err := fmt.Fprintln(a.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// following returns what may follow some words and begins with a prefix, with what it means.
+func following(model *kong.Application, words []string, prefix string) (all []string) {
+	node, arguments := model.Node, 0
+	var value *kong.Flag // whose value comes next
+	for _, w := range words {
+		switch name, _, valued := strings.Cut(w, "="); {
+		case w == "=": // bash takes it for a word
+		case value != nil:
+			value = nil
+		case w == "--":
+			return nil
+		case strings.HasPrefix(w, "-"):
+			for _, f := range visible(append(slices.Clone(node.Flags), model.Flags...)) {
+				if (name == "--"+f.Name || w == "-"+string(f.Short)) && !f.IsBool() && !valued {
+					value = f
+				}
+			}
+		default:
+			i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == w })
+			if i < 0 {
+				arguments++
+				continue
+			}
+			node, arguments = node.Children[i], 0
+		}
+	}
+	add := func(word, meaning string) {
+		if strings.HasPrefix(word, prefix) {
+			all = append(all, word+"\t"+firstSentence(meaning))
+		}
+	}
+	enum := func(v *kong.Value) {
+		if v.Enum != "" {
+			for word := range strings.SplitSeq(v.Enum, ",") {
+				add(word, v.Help)
+			}
+		}
+	}
+	switch {
+	case value != nil:
+		enum(value.Value)
+	case arguments >= len(node.Positional) && len(node.Positional) > 0: // of the command that is run
+	case strings.HasPrefix(prefix, "-"):
+		for _, f := range visible(append(slices.Clone(node.Flags), model.Flags...)) {
+			add("--"+f.Name, f.Help)
+		}
+	case len(node.Positional) > 0:
+		enum(node.Positional[arguments])
+	default:
+		for _, n := range commands(node) {
+			add(n.Name, n.Help)
+		}
+	}
+	return all
+}
+
+func visible(flags []*kong.Flag) []*kong.Flag {
+	return slices.DeleteFunc(slices.Clone(flags), func(f *kong.Flag) bool { return f.Hidden })
+}
+
+func commands(of *kong.Node) []*kong.Node {
+	return slices.DeleteFunc(slices.Clone(of.Children), func(n *kong.Node) bool { return n.Hidden })
+}
+
+// synopsis returns how a command is typed: its flags stand before its arguments.
+func synopsis(cmd *kong.Node) string {
+	name, rest := cmd.Path(), strings.TrimPrefix(cmd.Summary(), cmd.Path())
+	rest = strings.TrimSuffix(rest, " [flags]")
+	return name + " [flags]" + strings.Replace(rest, "<command> ...", "[--] <command> ...", 1)
 }
 
 // A manCmd is `mongolock man`.
 type manCmd struct{}
 
 // Run prints the page.
-func (*manCmd) Run(a *app) error {
-	if a.Output == "json" {
-		return writeJSON(a, map[string]string{"page": manPage(a.model)})
-	}
-	_, err := io.WriteString(a.stdout, manPage(a.model))
-	return err
-}
-
-func writeJSON(a *app, v any) error {
-	p := printer{w: a.stdout}
-	return p.encode(v)
-}
-
-// words returns all flags of a command as they are typed.
-func words(flags []*kong.Flag) string {
-	all := make([]string, len(flags))
-	for i, f := range flags {
-		all[i] = "--" + f.Name
-	}
-	return strings.Join(all, " ")
-}
-
-func completion(shell string, model *kong.Application) string {
-	var b strings.Builder
-	switch shell {
-	case "bash":
-		bash(&b, model)
-	case "zsh":
-		zsh(&b, model)
-	case "fish":
-		fish(&b, model)
-	}
-	return b.String()
-}
-
-func bash(b *strings.Builder, model *kong.Application) {
-	var names []string
-	for _, c := range commands(model) {
-		names = append(names, c.Name)
-	}
-	fmt.Fprintf(b, `# Made by mongolock completion bash.
-_mongolock() {
-	local cur=${COMP_WORDS[COMP_CWORD]} cmd= i
-	for ((i = 1; i < COMP_CWORD; i++)); do
-		case ${COMP_WORDS[i]} in
-		--) compopt -o default; COMPREPLY=(); return ;;
-		-*) ;;
-		%s) cmd=${COMP_WORDS[i]}; break ;;
-		esac
-	done
-	local words
-	case $cmd in
-	"") words="%s %s" ;;
-`, strings.Join(names, "|"), strings.Join(names, " "), words(flagsOf(model, nil)))
-	for _, c := range commands(model) {
-		own := words(flagsOf(model, c))
-		if c.Name == "completion" {
-			own += " bash zsh fish"
-		}
-		own = strings.Join(append(children(c), own), " ")
-		fmt.Fprintf(b, "\t%s) words=%q ;;\n", c.Name, own)
-	}
-	b.WriteString(`	esac
-	COMPREPLY=($(compgen -W "$words" -- "$cur"))
-}
-complete -F _mongolock mongolock
-`)
-}
-
-func zsh(b *strings.Builder, model *kong.Application) {
-	quote := func(s string) string {
-		return strings.NewReplacer("'", "'\\''", "[", "\\[", "]", "\\]", ":", "\\:").Replace(s)
-	}
-	flags := func(of []*kong.Flag) {
-		for _, f := range of {
-			value := ""
-			if !f.IsBool() {
-				value = ":" + f.FormatPlaceHolder() + ":"
-				if f.Enum != "" {
-					value = ":" + f.Name + ":(" + strings.ReplaceAll(f.Enum, ",", " ") + ")"
-				}
-			}
-			fmt.Fprintf(b, " \\\n\t\t'--%s[%s]%s'", f.Name, quote(firstSentence(f.Help)), strings.ReplaceAll(value, "'", ""))
-		}
-	}
-	b.WriteString("#compdef mongolock\n# Made by mongolock completion zsh.\n_mongolock() {\n\tlocal -a commands\n\tcommands=(\n")
-	for _, c := range commands(model) {
-		fmt.Fprintf(b, "\t\t'%s:%s'\n", c.Name, quote(c.Help))
-	}
-	b.WriteString("\t)\n\tlocal state line\n\t_arguments -C")
-	flags(flagsOf(model, nil))
-	b.WriteString(" \\\n\t\t'1: :->command' '*:: :->rest'\n\tcase $state in\n\tcommand) _describe command commands ;;\n\trest)\n\t\tcase $line[1] in\n")
-	for _, c := range commands(model) {
-		fmt.Fprintf(b, "\t\t%s) _arguments", c.Name)
-		flags(flagsOf(model, c))
-		switch c.Name {
-		case "run", "once":
-			b.WriteString(" '1:key:' '*::command:_normal'")
-		case "completion":
-			b.WriteString(" '1:shell:(bash zsh fish)'")
-		}
-		if names := children(c); names != nil {
-			fmt.Fprintf(b, " '1:command:(%s)' '*::command:_normal'", strings.Join(names, " "))
-		}
-		b.WriteString(" ;;\n")
-	}
-	b.WriteString("\t\tesac ;;\n\tesac\n}\n_mongolock \"$@\"\n")
-}
-
-func fish(b *strings.Builder, model *kong.Application) {
-	quote := func(s string) string { return strings.ReplaceAll(s, "'", "\\'") }
-	b.WriteString("# Made by mongolock completion fish.\n")
-	line := func(condition string, f *kong.Flag) {
-		fmt.Fprintf(b, "complete -c mongolock%s -l %s -d '%s'", condition, f.Name, quote(firstSentence(f.Help)))
-		switch {
-		case f.Enum != "":
-			fmt.Fprintf(b, " -x -a '%s'", strings.ReplaceAll(f.Enum, ",", " "))
-		case !f.IsBool():
-			b.WriteString(" -x")
-		}
-		b.WriteString("\n")
-	}
-	for _, f := range flagsOf(model, nil) {
-		line("", f)
-	}
-	for _, c := range commands(model) {
-		fmt.Fprintf(b, "complete -c mongolock -f -n __fish_use_subcommand -a %s -d '%s'\n", c.Name, quote(c.Help))
-		for _, f := range ownFlags(c) {
-			line(" -n '__fish_seen_subcommand_from "+c.Name+"'", f)
-		}
-		if names := children(c); names != nil {
-			fmt.Fprintf(b, "complete -c mongolock -f -n '__fish_seen_subcommand_from %s' -a '%s'\n", c.Name, strings.Join(names, " "))
-		}
-	}
-	b.WriteString("complete -c mongolock -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n")
-	b.WriteString("complete -c mongolock -n '__fish_seen_subcommand_from run once' -a '(__fish_complete_subcommand)'\n")
-}
+func (*manCmd) Run(a *app) error { return a.text("page", manPage(a.model)) }
 
 func firstSentence(s string) string {
 	s, _, _ = strings.Cut(s, ". ")
@@ -206,10 +192,7 @@ func manPage(model *kong.Application) string {
 		}
 	}
 	flags := func(of []*kong.Flag) {
-		for _, f := range of {
-			if f.Hidden {
-				continue
-			}
+		for _, f := range visible(of) {
 			name := "--" + f.Name
 			if f.Short != 0 {
 				name = "-" + string(f.Short) + ", " + name
@@ -221,7 +204,14 @@ func manPage(model *kong.Application) string {
 		}
 	}
 	b.WriteString(".\\\" Made by mongolock man.\n.TH MONGOLOCK 1\n.SH NAME\nmongolock \\- distributed locks on MongoDB\n.SH SYNOPSIS\n")
-	for _, c := range leaves(model) {
+	var leaves []*kong.Node // of a group, those within it
+	for _, c := range commands(model.Node) {
+		if len(c.Children) == 0 {
+			leaves = append(leaves, c)
+		}
+		leaves = append(leaves, c.Children...)
+	}
+	for _, c := range leaves {
 		fmt.Fprintf(&b, ".br\n\\fBmongolock\\fR %s\n", text.Replace(synopsis(c)))
 	}
 	b.WriteString(".SH DESCRIPTION\n")
@@ -229,7 +219,7 @@ func manPage(model *kong.Application) string {
 	b.WriteString(".SH OPTIONS\n")
 	flags(model.Flags)
 	b.WriteString(".SH COMMANDS\n")
-	for _, c := range leaves(model) {
+	for _, c := range leaves {
 		fmt.Fprintf(&b, ".SS %s\n%s\n", text.Replace(strings.TrimPrefix(c.FullPath(), "mongolock ")), text.Replace(c.Help))
 		if c.Detail != "" {
 			b.WriteString(".PP\n")

@@ -51,7 +51,7 @@ func settled(t *testing.T, g group, ago time.Duration) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, null.Close()) })
 	j := &job{
-		task: task{key: "k", margin: 20 * time.Millisecond}, lease: lost{}, t: teller{w: &said, key: "k"},
+		task: task{taskFlags: &taskFlags{Margin: 20 * time.Millisecond}, key: "k"}, lease: lost{}, t: teller{w: &said, key: "k"},
 		pid: 4711, group: g, clock: monotonic.New(), guard: &guardian{to: null},
 	}
 	j.deadline = j.clock.Now().Add(-ago)
@@ -104,10 +104,11 @@ func TestASignalBeforeTheCommandIsNotLost(t *testing.T) {
 	signal.Notify(mine, syscall.SIGTERM) // or one that comes late would end this process
 	defer signal.Stop(mine)
 	for range 100 {
-		ctx, caught := untilSignal()
+		var a app
+		a.ctx, a.caught = untilSignal()
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 		err := hold(task{begin: func() error {
-			err := begun(ctx, caught)
+			err := a.begun()
 			require.Error(t, err, "the signal")
 			return err
 		}}, lost{}, teller{})

@@ -68,7 +68,7 @@ func (g *guardian) keep() {
 			}
 			if again = err != nil; again && !said {
 				said = true
-				g.t.tell("unguarded", fmt.Sprintf("the guard of %s has died, and another cannot be started: %s. If this process is killed or stopped, the command may outlive the lease", shown(g.t.key), sentence(err)), nil)
+				g.t.tell("unguarded", fmt.Sprintf("the guard of %s has died, and another cannot be started: %s. If this process is killed or stopped, the command may outlive the lease", g.t.key, sentence(err)), nil)
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func become(to, path string, argv []string) int {
 		_ = syscall.Close(guard)
 	}
 	err := syscall.Exec(path, argv, os.Environ())
-	fmt.Fprintf(os.Stderr, "mongolock: %s: %s\n", shown(argv[0]), sentence(err))
+	fmt.Fprintf(os.Stderr, "mongolock: %s: %s\n", clean(argv[0]), sentence(err))
 	return exitNotRun
 }
 

@@ -57,7 +57,7 @@ func (j *job) stop(by syscall.Signal) {
 		signal.Stop(continued)
 		j.listen()
 	case by != syscall.SIGTSTP:
-		j.t.tell("stopped", fmt.Sprintf("the command has stopped (%s), and keeps %s: SIGCONT to its process group %d continues it", by, shown(j.key), j.pid), nil)
+		j.t.tell("stopped", fmt.Sprintf("the command has stopped (%s), and keeps %s: SIGCONT to its process group %d continues it", by, j.key, j.pid), nil)
 		return
 	}
 	j.resume()

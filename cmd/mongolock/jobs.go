@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/schedule"
 )
@@ -31,8 +35,71 @@ type oneJob struct {
 	Job string `arg:"" help:"The job's name."`
 }
 
+const jobName = 512 // bytes, at most
+
+func (c *oneJob) check() error { return checkName("JOB", c.Job, jobName) }
+
+// jobs returns a scheduler that runs nothing.
+func (a *app) jobs() (*mongo.Collection, *schedule.Scheduler, error) {
+	coll, err := a.collection("jobs")
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs, err := schedule.New(coll, schedule.WithLogger(a.logger()))
+	return coll, jobs, err
+}
+
+// Help says when it ends.
+func (*jobsRunCmd) Help() string {
+	return `It waits until a process has begun to run the job, for 35 s at most, and exits with 67 if none has. The
+job then runs as soon as there is a process that has it. If a run of it is under way, the new one
+begins when that has ended, and nothing is waited for.`
+}
+
+// jobTakes is how long a process that has a job may take to begin a run, and pollJob how often that is looked at.
+const (
+	jobTakes = 35 * time.Second
+	pollJob  = 250 * time.Millisecond
+)
+
 // Run makes now a due time of the job.
-func (c *jobsRunCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).RunNow, c.Job) }
+func (c *jobsRunCmd) Run(a *app) error {
+	_, jobs, err := a.jobs()
+	if err != nil {
+		return err
+	}
+	before, err := jobs.Job(a.ctx, c.Job)
+	if err != nil {
+		return err
+	}
+	if err := known(jobs.RunNow(a.ctx, c.Job), c.Job); err != nil {
+		return err
+	}
+	if len(before.Runs) > 0 {
+		a.say("a run of %s is under way, by %s: the new one begins when that has ended", c.Job, before.Runs[0].Owner)
+		return nil
+	}
+	for end := time.Now().Add(jobTakes); time.Now().Before(end) && pause(a.ctx, pollJob); {
+		s, err := jobs.Job(a.ctx, c.Job)
+		if err != nil {
+			return err
+		}
+		for _, r := range slices.Concat(s.Runs, s.Past) {
+			if !r.Began.Before(before.Now) {
+				a.teller("").tell("begun", fmt.Sprintf("%s runs, by %s", c.Job, r.Owner), map[string]any{"job": c.Job, "owner": r.Owner})
+				return nil
+			}
+		}
+	}
+	if a.ctx.Err() != nil {
+		return a.ctx.Err()
+	}
+	last := "none has run it so far"
+	if len(before.Past) > 0 {
+		last = fmt.Sprintf("the last run was by %s, at %s", before.Past[0].Owner, before.Past[0].Began.UTC().Format(time.RFC3339))
+	}
+	return exitf(exitNobody, "%s is asked for, but no process has begun it within %v: %s", c.Job, jobTakes, last)
+}
 
 // Run pauses the job.
 func (c *jobsPauseCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).Pause, c.Job) }
@@ -45,27 +112,25 @@ func (c *jobsForgetCmd) Run(a *app) error { return a.tellJob((*schedule.Schedule
 
 // tellJob calls a method of a Scheduler for a job.
 func (a *app) tellJob(tell func(*schedule.Scheduler, context.Context, string) error, job string) error {
-	ctx := context.Background()
-	d, err := a.reach(ctx)
+	_, jobs, err := a.jobs()
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	jobs, err := schedule.New(d.collection(&a.connection, "jobs"), schedule.WithLogger(a.logger()))
-	if err != nil {
-		return err
-	}
-	err = tell(jobs, ctx, job)
+	return known(tell(jobs, a.ctx, job), job)
+}
+
+// known returns the error of a call about a job.
+func known(err error, job string) error {
 	if errors.Is(err, schedule.ErrUnknown) {
-		return exitf(exitNothing, "no job %s is known", shown(job))
+		return exitf(exitNothing, "no job %s is known", job)
 	}
 	return err
 }
 
 // A jobsLsCmd is `mongolock jobs ls`, or `mongolock jobs`.
 type jobsLsCmd struct {
-	Job  string `arg:"" optional:"" help:"Only this job, with all its runs."`
-	Last *int   `help:"Show this many past runs of each job (default: 1; all of the job that is named)." placeholder:"N"`
+	Job  *string `arg:"" optional:"" help:"Only this job, with all its runs."`
+	Last *int    `help:"Show this many past runs of each job (default: 1; all of the job that is named)." placeholder:"N"`
 }
 
 type jobView struct {
@@ -79,52 +144,41 @@ type jobView struct {
 	Now     time.Time      `json:"now"`
 }
 
+func (c *jobsLsCmd) check() error {
+	if c.Last != nil && *c.Last < 0 {
+		return exitf(exitUsage, "--last=%d: must not be negative", *c.Last)
+	}
+	if c.Job == nil {
+		return nil
+	}
+	return checkName("JOB", *c.Job, jobName)
+}
+
 // Run shows jobs.
 func (c *jobsLsCmd) Run(a *app) error {
+	coll, jobs, err := a.jobs()
+	if err != nil {
+		return err
+	}
 	last := 1
-	if c.Job != "" {
+	if c.Job != nil {
 		last = math.MaxInt
 	}
 	if c.Last != nil {
 		last = *c.Last
 	}
-	if last < 0 {
-		return exitf(exitUsage, "--last=%d: must not be negative", last)
+	p := a.table(coll, "job", "plan", "due", "state", "took", "owner", "error")
+	if c.Job == nil {
+		return each(p, jobs.Jobs(a.ctx), func(s schedule.State) error { return c.one(p, s, last) })
 	}
-	ctx := context.Background()
-	d, err := a.reach(ctx)
+	s, err := jobs.Job(a.ctx, *c.Job)
+	if err == nil && !s.Known {
+		err = known(schedule.ErrUnknown, *c.Job)
+	}
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	jobs, err := schedule.New(d.collection(&a.connection, "jobs"), schedule.WithLogger(a.logger()))
-	if err != nil {
-		return err
-	}
-	p := a.printer("job", "plan", "due", "state", "took", "owner", "error")
-	if c.Job != "" {
-		s, err := jobs.Job(ctx, c.Job)
-		if err != nil {
-			return err
-		}
-		if !s.Known {
-			return exitf(exitNothing, "no job %s is known", shown(c.Job))
-		}
-		if err := c.one(p, s, last); err != nil {
-			return err
-		}
-		return p.flush()
-	}
-	p.none = func() { a.nothing(ctx, d.collection(&a.connection, "jobs")) }
-	for s, err := range jobs.Jobs(ctx) {
-		if err == nil {
-			err = c.one(p, s, last)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return p.flush()
+	return errors.Join(c.one(p, s, last), p.flush())
 }
 
 // one shows a job: its next due time, the runs under way, the last that ended.
@@ -140,7 +194,7 @@ func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 		return p.row(v)
 	}
 	at := func(t time.Time) string {
-		if t.IsZero() {
+		if t.IsZero() || t.UnixMilli() == 0 {
 			return ""
 		}
 		return t.UTC().Format("2006-01-02 15:04:05")
@@ -155,30 +209,28 @@ func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 	if s.Paused {
 		next = "paused"
 	}
-	rows := [][]cell{{{shown(s.Job), bold}, {shown(s.Plan), plain}, {at(s.Next), plain}, {next, plain}, {}, {}, {}}}
+	rows := [][]cell{{{s.Job, bold}, {s.Plan, plain}, {at(s.Next), plain}, {next, plain}, {}, {}, {}}}
 	for _, r := range s.Runs {
-		state := cell{"running", green}
+		state, took := cell{"running", green}, span(s.Now.Sub(r.Began))
 		switch {
 		case r.Outcome != "":
-			state = cell{string(r.Outcome) + ", to be repeated", yellow}
+			state, took = cell{string(r.Outcome) + ", to be repeated", yellow}, ""
+			if r.Took() > 0 {
+				took = span(r.Took())
+			}
 		case !r.ExpireAt.After(s.Now):
 			state = cell{"ran out " + span(s.Now.Sub(r.ExpireAt)) + " ago", red}
 		}
-		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Due), plain}, state, {span(s.Now.Sub(r.Began)), plain}, {shown(r.Owner), plain}, attempt(r)})
+		rows = append(rows, []cell{{s.Job, bold}, {}, {at(r.Due), plain}, state, {took, plain}, {r.Owner, plain}, attempt(r)})
 	}
 	for _, r := range past {
 		state := cell{string(r.Outcome), green}
 		if r.Outcome != schedule.Succeeded {
 			state.tone = red
 		}
-		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Due), plain}, state, {span(r.Took()), plain}, {shown(r.Owner), plain}, {shown(r.Error), red}})
+		rows = append(rows, []cell{{s.Job, bold}, {}, {at(r.Due), plain}, state, {span(r.Took()), plain}, {r.Owner, plain}, {r.Error, red}})
 	}
-	for _, row := range rows {
-		if err := p.row(nil, row...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.all(rows...)
 }
 
 func attempt(r schedule.Run) cell {

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -130,8 +127,8 @@ func (v keyView) rows(all bool) (rows [][]cell) {
 		if h.Live || all {
 			state, tone := v.stateOf(h)
 			rows = append(rows, []cell{
-				{shown(v.Key), bold}, {inMode(v.Mode, h.Weight, "free"), plain}, {shown(h.Owner), plain}, {span(v.Now.Sub(h.Since)), plain},
-				{state, tone}, {v.waiters(), yellow}, {shown(h.Note), dim},
+				{v.Key, bold}, {inMode(v.Mode, h.Weight, "free"), plain}, {h.Owner, plain}, {span(v.Now.Sub(h.Since)), plain},
+				{state, tone}, {v.waiters(), yellow}, {h.Note, dim},
 			})
 		}
 	}
@@ -140,7 +137,7 @@ func (v keyView) rows(all bool) (rows [][]cell) {
 		if v.awaited() > 0 {
 			state = cell{v.next(), green}
 		}
-		rows = append(rows, []cell{{shown(v.Key), bold}, {"free", plain}, {}, {}, state, {v.waiters(), yellow}, {}})
+		rows = append(rows, []cell{{v.Key, bold}, {"free", plain}, {}, {}, state, {v.waiters(), yellow}, {}})
 	}
 	return rows
 }
@@ -172,7 +169,7 @@ func (v keyView) next() string {
 	var all []string
 	for _, w := range v.Line {
 		if w.Offered {
-			all = append(all, shown(w.Owner))
+			all = append(all, w.Owner)
 		}
 	}
 	switch len(all) {
@@ -193,7 +190,7 @@ func (v keyView) stateOf(h holderView) (string, tone) {
 	case h.Confirming:
 		return fmt.Sprintf("ran out %s ago, being confirmed, free in %s at most", span(v.Now.Sub(h.ExpireAt)), span(h.KnownBy.Sub(v.Now))), yellow
 	case h.Broken != "":
-		return "broken: " + shown(h.Broken), red
+		return "broken: " + h.Broken, red
 	case h.Released:
 		return "released, kept for another " + span(h.ExpireAt.Sub(v.Now)), yellow
 	}
@@ -204,57 +201,25 @@ var keyHeading = []string{"key", "mode", "owner", "held for", "state", "waiters"
 
 // Run lists keys.
 func (c *lsCmd) Run(a *app) error {
-	ctx := context.Background()
-	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		p := a.printer(keyHeading...)
-		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
-		for s, err := range client.List(ctx, c.Prefix) {
-			if err != nil {
-				return err
-			}
-			if err := c.one(p, viewOf(s)); err != nil {
-				return err
-			}
-		}
-		return p.flush()
-	})
-}
-
-// nothing says on standard error where a list found nothing: a database may be misspelt.
-func (a *app) nothing(ctx context.Context, coll *mongo.Collection) {
-	if !a.missing(ctx, coll) {
-		fmt.Fprintf(a.stderr, "mongolock: nothing in %s\n", shown(coll.Database().Name()+"."+coll.Name()))
+	coll, client, err := a.locks()
+	if err != nil {
+		return err
 	}
+	p := a.table(coll, keyHeading...)
+	return each(p, client.List(a.ctx, c.Prefix), func(s mongolock.Status) error { return c.one(p, viewOf(s), nil) })
 }
 
-// missing says so, and reports it, if a collection or its database does not exist.
-func (a *app) missing(ctx context.Context, coll *mongo.Collection) bool {
-	db := coll.Database()
-	names, err := db.ListCollectionNames(ctx, bson.D{})
+// one shows a key: as the object, or else its view.
+func (c *lsCmd) one(p *printer, v keyView, object any) error {
 	switch {
-	case err != nil || slices.Contains(names, coll.Name()):
-		return false
-	case len(names) == 0:
-		fmt.Fprintf(a.stderr, "mongolock: there is no database %s (--db names another)\n", shown(db.Name()))
-	default:
-		fmt.Fprintf(a.stderr, "mongolock: there is no collection %s (--db and --collection name another)\n", shown(db.Name()+"."+coll.Name()))
-	}
-	return true
-}
-
-func (c *lsCmd) one(p *printer, v keyView) error {
-	if v.Free && v.awaited() == 0 && !c.All {
+	case v.Free && v.awaited() == 0 && !c.All:
 		return nil
-	}
-	if p.asJSON {
+	case p.asJSON && object != nil:
+		return p.row(object)
+	case p.asJSON:
 		return p.row(v)
 	}
-	for _, row := range v.rows(c.All) {
-		if err := p.row(nil, row...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.all(v.rows(c.All)...)
 }
 
 // A showCmd is `mongolock show`.
@@ -262,59 +227,56 @@ type showCmd struct {
 	Key string `arg:"" help:"The key."`
 }
 
+func (c *showCmd) check() error { return checkKey(c.Key) }
+
 // Run shows a key.
 func (c *showCmd) Run(a *app) error {
-	ctx := context.Background()
-	if err := keyIsGood(c.Key); err != nil {
+	coll, client, err := a.locks()
+	if err != nil {
 		return err
 	}
-	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		s, err := client.Inspect(ctx, c.Key)
-		if err != nil {
-			return err
+	s, err := client.Inspect(a.ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	v := viewOf(s)
+	if v.Free && len(v.Line) == 0 {
+		a.missing(coll)
+	}
+	p := a.printer()
+	if p.asJSON {
+		return p.row(v)
+	}
+	state := cell{"free", green}
+	if !v.Free {
+		state = cell{"held, " + v.held(), yellow}
+	}
+	var rows [][]cell
+	add := func(name, text string, t tone) { rows = append(rows, []cell{{name, dim}, {text, t}}) }
+	add("key", v.Key, bold)
+	add("state", state.text, state.tone)
+	for _, h := range v.Holders {
+		left, tone := v.stateOf(h)
+		add("holder", h.Owner, plain)
+		if h.Weight > 1 {
+			add("  has", permits(h.Weight), plain)
 		}
-		v := viewOf(s)
-		if v.Free && len(v.Line) == 0 {
-			a.missing(ctx, d.collection(&a.connection, "locks"))
-		}
-		p := a.printer()
-		if p.asJSON {
-			return p.row(v)
-		}
-		state := cell{"free", green}
-		if !v.Free {
-			state = cell{"held, " + v.held(), yellow}
-		}
-		rows := [][]cell{{{"key", dim}, {shown(v.Key), bold}}, {{"state", dim}, state}}
-		for _, h := range v.Holders {
-			left, tone := v.stateOf(h)
-			rows = append(rows,
-				[]cell{{"holder", dim}, {shown(h.Owner), plain}})
-			if h.Weight > 1 {
-				rows = append(rows, []cell{{"  has", dim}, {permits(h.Weight), plain}})
-			}
-			rows = append(rows,
-				[]cell{{"  note", dim}, {shown(h.Note), plain}},
-				[]cell{{"  since", dim}, {h.Since.Format(time.RFC3339) + " (" + span(v.Now.Sub(h.Since)) + ")", plain}},
-				[]cell{{"  lease", dim}, {left, tone}})
-		}
-		for _, w := range v.Line {
-			text, tone := v.waitOf(w)
-			rows = append(rows, []cell{{"waiter", dim}, {shown(w.Owner), plain}}, []cell{{"  waits", dim}, {text, tone}})
-		}
-		switch len(v.Line) {
-		case 0:
-			rows = append(rows, []cell{{"waiters", dim}, {"none", plain}})
-		case store.LineMost:
-			rows = append(rows, []cell{{"", dim}, {"the line is full: others may wait too", yellow}})
-		}
-		for _, row := range rows {
-			if err := p.row(nil, row...); err != nil {
-				return err
-			}
-		}
-		return p.flush()
-	})
+		add("  note", h.Note, plain)
+		add("  since", h.Since.Format(time.RFC3339)+" ("+span(v.Now.Sub(h.Since))+")", plain)
+		add("  lease", left, tone)
+	}
+	for _, w := range v.Line {
+		text, tone := v.waitOf(w)
+		add("waiter", w.Owner, plain)
+		add("  waits", text, tone)
+	}
+	switch len(v.Line) {
+	case 0:
+		add("waiters", "none", plain)
+	case store.LineMost:
+		add("", "the line is full: others may wait too", yellow)
+	}
+	return errors.Join(p.all(rows...), p.flush())
 }
 
 // wanted says what a waiter waits for.
@@ -336,12 +298,4 @@ func (v keyView) waitOf(w waiterView) (string, tone) {
 		return text + ", and may have the key now", green
 	}
 	return text, yellow
-}
-
-// keyIsGood tries a key on a store in memory.
-func keyIsGood(key string) error {
-	if err := tryOption(key, mongolock.TTL(time.Minute)); err != nil {
-		return exitf(exitUsage, "KEY: %s", reason(err))
-	}
-	return nil
 }

@@ -92,7 +92,7 @@ func TestAWatchOfALeaderGoesOnWhenTheServerWasAway(t *testing.T) {
 		defer cancel()
 		var out, errs bytes.Buffer
 		c := &leadersCmd{Keys: []string{"billing"}}
-		require.NoError(t, c.follow(ctx, &app{stderr: &errs}, &away{Inspector: client}, &printer{w: &out}))
+		require.ErrorIs(t, c.follow(&app{cli: new(cli), ctx: ctx, stderr: &errs}, &away{Inspector: client}, &printer{w: &out}), context.DeadlineExceeded)
 		assert.Equal(t, "billing\tnobody leads\t\n", out.String())
 		assert.Equal(t, "mongolock: cannot look, trying again: leader: no primary\n", errs.String())
 		require.NoError(t, client.Close())

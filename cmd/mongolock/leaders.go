@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
-	"fmt"
+	"cmp"
+	"errors"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -35,14 +35,14 @@ type leaderView struct {
 
 func (v leaderView) cells(now time.Time) []cell {
 	if v.Owner == "" {
-		return []cell{{shown(v.Key), bold}, {"nobody leads", yellow}, {}, {}, {}}
+		return []cell{{v.Key, bold}, {"nobody leads", yellow}, {}, {}, {}}
 	}
 	left := time.Duration(v.Left * float64(time.Second))
 	lease := cell{span(left) + " left", green}
 	if v.Confirming {
 		lease = cell{"ran out, known in " + span(left) + " at most", yellow}
 	}
-	return []cell{{shown(v.Key), bold}, {shown(v.Owner), plain}, {span(now.Sub(v.Since)), plain}, lease, {shown(v.Note), dim}}
+	return []cell{{v.Key, bold}, {v.Owner, plain}, {span(now.Sub(v.Since)), plain}, lease, {v.Note, dim}}
 }
 
 func leaderOf(s mongolock.Status) leaderView {
@@ -56,84 +56,76 @@ func leaderOf(s mongolock.Status) leaderView {
 	return v
 }
 
-// Run shows who leads.
-func (c *leadersCmd) Run(a *app) error {
+func (c *leadersCmd) check() (err error) {
 	if c.Watch && len(c.Keys) != 1 {
 		return exitf(exitUsage, "--watch: needs one key")
 	}
 	for _, key := range c.Keys {
-		if err := keyIsGood(key); err != nil {
-			return err
-		}
+		err = errors.Join(err, checkKey(key))
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	err := a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		p := a.printer("key", "leader", "for", "lease", "note")
-		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
-		if c.Watch {
-			return c.follow(ctx, a, client, p)
-		}
-		show := func(s mongolock.Status, always bool) error {
-			if v := leaderOf(s); always || v.Owner != "" {
-				return p.row(v, v.cells(s.Now)...)
+	return err
+}
+
+// Run shows who leads.
+func (c *leadersCmd) Run(a *app) error {
+	coll, client, err := a.locks()
+	if err != nil {
+		return err
+	}
+	p := a.table(coll, "key", "leader", "for", "lease", "note")
+	show := func(s mongolock.Status) error {
+		v := leaderOf(s)
+		return p.row(v, v.cells(s.Now)...)
+	}
+	switch {
+	case c.Watch:
+		a.watching = true
+		return c.follow(a, client, p)
+	case len(c.Keys) == 0:
+		return each(p, client.List(a.ctx, ""), func(s mongolock.Status) error {
+			if leaderOf(s).Owner == "" {
+				return nil
 			}
-			return nil
-		}
+			return show(s)
+		})
+	}
+	return each(p, func(yield func(mongolock.Status, error) bool) {
 		for _, key := range c.Keys {
-			s, err := client.Inspect(ctx, key)
-			if err == nil {
-				err = show(s, true)
-			}
-			if err != nil {
-				return err
+			if !yield(client.Inspect(a.ctx, key)) {
+				return
 			}
 		}
-		if len(c.Keys) == 0 {
-			for s, err := range client.List(ctx, "") {
-				if err == nil {
-					err = show(s, false)
-				}
-				if err != nil {
-					return err
-				}
-			}
-		}
-		return p.flush()
-	})
-	if c.Watch {
-		return watched(ctx, err)
-	}
-	return refusedBy(ctx, err)
+	}, show)
 }
 
 // follow shows each change of one key's leader. Of failed looks in a row it reports the first.
-func (c *leadersCmd) follow(ctx context.Context, a *app, in leader.Inspector, p *printer) error {
+func (c *leadersCmd) follow(a *app, in leader.Inspector, p *printer) error {
 	p.tty = false
-	failed := false
-	for l, err := range leader.Watch(ctx, in, c.Keys[0]) {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			if !failed {
-				fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
-			}
-			failed = true
+	var fails failures
+	for l, err := range leader.Watch(a.ctx, in, c.Keys[0]) {
+		if fails.tell(a, err) {
 			continue
 		}
-		failed = false
-		who := cell{text: shown(l.Owner)}
-		if l.Owner == "" {
-			who.text = "nobody leads"
-		}
-		since := ""
+		v := leaderView{Key: c.Keys[0], Owner: l.Owner, Note: l.Note, Since: l.Since.UTC()}
+		who, since := cmp.Or(l.Owner, "nobody leads"), ""
 		if !l.Since.IsZero() {
-			since = l.Since.UTC().Format(time.RFC3339)
+			since = v.Since.Format(time.RFC3339)
 		}
-		if err := p.row(leaderView{Key: c.Keys[0], Owner: l.Owner, Note: l.Note, Since: l.Since.UTC()}, cell{text: shown(c.Keys[0])}, who, cell{text: since}); err != nil {
+		if err := p.row(v, cell{text: v.Key}, cell{text: who}, cell{text: since}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return a.ctx.Err()
+}
+
+// failures reports whether looks fail.
+type failures bool
+
+// tell says so when they begin to.
+func (f *failures) tell(a *app, err error) bool {
+	if err != nil && !bool(*f) && a.ctx.Err() == nil {
+		a.say("cannot look, trying again: %s", sentence(err))
+	}
+	*f = err != nil
+	return err != nil
 }

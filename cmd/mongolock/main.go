@@ -7,24 +7,11 @@
 //
 // `mongolock --help` lists the commands and the exit codes.
 //
-//	main.go      the command line, and how it is dispatched
-//	exit.go      exit codes, and errors as sentences
-//	connect.go   the deployment, the database, the collection
-//	output.go    text, tables and JSON
-//	run.go       run: the key, and what is told about it
-//	once.go      once and once-ls
-//	due.go       run --at: the claim of a due time
-//	task.go      what run, once and paths lock share: the command, its environment, signals
-//	run_unix.go  the command and its process group, from its start to its end
-//	job_unix.go  stops, and which process group has the terminal
-//	group_*.go   process groups
-//	guard_*.go   the second process, which ends the command if this one cannot; guardian_*.go keeps it running
-//	keys.go      ls and show; break.go and watch.go have those
-//	listen.go    watch: when it looks
-//	paths.go     paths lock; holding.go takes the path, pathlist.go has ls and break
-//	leaders.go   leaders; partitions.go has partitions, jobs.go jobs, documents.go documents
-//	doctor*.go   doctor, a file for each group of checks
-//	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)
+// Begin with app.go: what every command does. task.go has what run (with due.go), once and paths lock
+// share, run_unix.go the command from its start to its end, family_linux.go what was started
+// under it, guard_unix.go and guardian_unix.go the second process, which ends the command if this one
+// cannot. Each other file is a command; generate.go makes the man page and the completions from the
+// grammar below.
 package main
 
 import (
@@ -32,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"time"
@@ -46,8 +34,8 @@ func init() { runtime.LockOSThread() }
 // A cli is the grammar of the command line.
 type cli struct {
 	connection
-	Output  string           `group:"common" help:"Print text, or json: one object a line." enum:"text,json" default:"text" env:"MONGOLOCK_OUTPUT" placeholder:"text|json"`
-	Version kong.VersionFlag `group:"common" help:"Print the version."`
+	Output  string      `group:"common" help:"Print text, or json: one object a line." enum:"text,json" default:"text" env:"MONGOLOCK_OUTPUT" placeholder:"text|json"`
+	Version versionFlag `group:"common" help:"Print the version."`
 
 	Run        runCmd        `cmd:"" help:"Run a command while holding a key."`
 	Once       onceCmd       `cmd:"" help:"Run a command once, ever, on one of many hosts."`
@@ -65,6 +53,7 @@ type cli struct {
 
 	Completion completionCmd `cmd:"" help:"Print a shell's completion script."`
 	Man        manCmd        `cmd:"" help:"Print the man page."`
+	Complete   completeCmd   `cmd:"" hidden:"" name:"__complete" help:"List what may follow."`
 }
 
 const commonFlags = "Common flags:"
@@ -77,12 +66,29 @@ const about = `Distributed locks on MongoDB, for people and scripts.
 A list is a table on a terminal, and elsewhere lines of fields with tabs between them. Times are
 those of the server's clock. NO_COLOR turns colours off.`
 
-// An app holds what a command works with.
-type app struct {
-	*cli
-	stdout, stderr io.Writer
-	model          *kong.Application
-	begun          time.Time
+type versionFlag bool
+
+// BeforeReset prints the version, whatever else is on the command line.
+func (versionFlag) BeforeReset(k *kong.Kong) error {
+	a := &app{cli: &cli{Output: outputOf(os.Args)}, stdout: k.Stdout}
+	if err := a.text("version", version()+"\n"); err != nil {
+		return err
+	}
+	k.Exit(0)
+	return nil
+}
+
+// outputOf returns the value of --output on a command line that was not parsed, or could not be.
+func outputOf(args []string) string {
+	if strings.Contains(strings.Join(args, " "), "--output json") || os.Getenv("MONGOLOCK_OUTPUT") == "json" {
+		return "json"
+	}
+	for _, arg := range args {
+		if arg == "--output=json" {
+			return "json"
+		}
+	}
+	return "text"
 }
 
 func parser(c *cli, out, errs io.Writer) (*kong.Kong, error) {
@@ -91,15 +97,39 @@ func parser(c *cli, out, errs io.Writer) (*kong.Kong, error) {
 		kong.Description(about),
 		kong.Writers(out, errs),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
-		kong.Vars{"version": version()},
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: commonFlags}}),
 		kong.Help(help),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(duration)),
+		kong.KindMapper(reflect.String, kong.MapperFunc(text)),
 	)
 	if err == nil {
 		own := k.Model.HelpFlag
 		own.Help, own.Group = "Print help; after a command, its own.", k.Model.Flags[len(k.Model.Flags)-1].Group
 	}
 	return k, err
+}
+
+// text reads a word as it is: kong's own mapper changes one that is not UTF-8, such as a file's name.
+func text(ctx *kong.DecodeContext, target reflect.Value) error {
+	word, err := ctx.Scan.PopValue("string")
+	if err == nil {
+		target.SetString(fmt.Sprint(word.Value))
+	}
+	return err
+}
+
+// duration reads a flag's value, and shows how one is written.
+func duration(ctx *kong.DecodeContext, target reflect.Value) error {
+	word, err := ctx.Scan.PopValue("duration")
+	if err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(fmt.Sprint(word.Value))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 500ms, 30s, 5m or 24h", word.Value)
+	}
+	target.SetInt(int64(d))
+	return nil
 }
 
 // help is kong's help in another order. The common flags and the exit codes are at the end of the
@@ -133,38 +163,44 @@ func main() {
 }
 
 func execute(args []string) int {
-	c := &cli{}
-	k, err := parser(c, os.Stdout, os.Stderr)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "mongolock:", err)
-		return exitFailed
-	}
-	ctx, err := k.Parse(args)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "mongolock: %s\n", usageText(err))
-		return exitUsage
-	}
-	a := &app{cli: c, stdout: os.Stdout, stderr: os.Stderr, model: k.Model, begun: time.Now()}
-	err = ctx.Run(a)
-	code, say := verdict(err)
-	if say != "" {
-		fmt.Fprintf(os.Stderr, "mongolock: %s\n", say)
-	}
-	var e *exitError
-	if errors.As(err, &e) && e.signal != 0 {
-		raise(e.signal, e.typed)
-	}
-	return code
-}
-
-// usageText returns the parser's error, with the help that leads on.
-func usageText(err error) string {
-	text := err.Error()
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil {
-		if cmd := parse.Context.Selected(); cmd != nil {
-			return fmt.Sprintf("%s (see mongolock %s --help)", text, strings.TrimPrefix(cmd.FullPath(), "mongolock "))
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, "MONGOLOCK_") {
+			_ = os.Unsetenv(name) // an empty one counts as not set
 		}
 	}
-	return text + " (see mongolock --help)"
+	a := &app{cli: &cli{}, stdout: os.Stdout, stderr: os.Stderr}
+	k, err := parser(a.cli, a.stdout, a.stderr)
+	if err != nil {
+		return a.conclude(err)
+	}
+	a.model = k.Model
+	ctx, err := k.Parse(args)
+	if err != nil {
+		a.Output = outputOf(args)
+		return a.conclude(misused(err))
+	}
+	a.ctx, a.caught = untilSignal()
+	err = a.checkOwner()
+	if c, is := ctx.Selected().Target.Addr().Interface().(interface{ check() error }); is {
+		err = errors.Join(err, c.check())
+	}
+	if err == nil {
+		err = ctx.Run(a)
+	}
+	err = a.stopped(err)
+	a.end()
+	return a.conclude(err)
+}
+
+// misused returns the error of a command line that cannot be parsed, with the help that leads on.
+func misused(err error) error {
+	var parse *kong.ParseError
+	var write *os.PathError
+	switch {
+	case errors.As(err, &write): // of the help, or the version
+		return err
+	case errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil:
+		return exitf(exitUsage, "%s (see mongolock %s --help)", err, strings.TrimPrefix(parse.Context.Selected().FullPath(), "mongolock "))
+	}
+	return exitf(exitUsage, "%s (see mongolock --help)", err)
 }

@@ -17,16 +17,12 @@ import (
 
 // A onceCmd is `mongolock once`.
 type onceCmd struct {
-	Name     string         `arg:"" help:"The name under which it is recorded."`
-	Wait     *time.Duration `help:"Give up, with 76, if another process still runs it after this long (default: wait for ever)." placeholder:"10m"`
-	Content  []string       `help:"File whose content is what is run; repeatable (default: the command and its arguments are)." placeholder:"FILE" sep:"none"`
-	Checksum string         `help:"Text that stands for what is run, in place of --content, such as a version." placeholder:"TEXT"`
-	Again    string         `help:"Run it again although it is done, and record why." placeholder:"WHY"`
-	MaxHold  time.Duration  `help:"End the command when it has run this long." placeholder:"1h"`
-	TTL      time.Duration  `name:"ttl" help:"How soon another process takes over if this one dies (default: 30s)." default:"30s" placeholder:"30s"`
-	Margin   time.Duration  `help:"As that of run." placeholder:"1s"`
-	Note     string         `help:"Text that is recorded with the run (default: the command's words before its first option)." placeholder:"TEXT"`
-	argv
+	Name     string        `arg:"" help:"The name under which it is recorded."`
+	Content  []string      `help:"File whose content is what is run; repeatable (default: the command and its arguments are)." placeholder:"FILE" sep:"none"`
+	Checksum string        `help:"Text that stands for what is run, in place of --content, such as a version." placeholder:"TEXT"`
+	Again    string        `help:"Run it again although it is done, and record why." placeholder:"WHY"`
+	MaxHold  time.Duration `help:"End the command when it has run this long." placeholder:"1h"`
+	taskFlags
 }
 
 // Help says what does not fit into a line.
@@ -48,18 +44,19 @@ The checksum of what is run is recorded. A call with another checksum runs nothi
 73: give changed work a new name. The environment is that of run, and so is the end of the command.`
 }
 
+const onceName = 256 // bytes, at most
+
 func (c *onceCmd) check() error {
 	if c.Checksum != "" && len(c.Content) > 0 {
 		return exitf(exitUsage, "--content and --checksum: only one of them can be given")
 	}
-	if err := once.CheckName(c.Name); err != nil {
-		return exitf(exitUsage, "NAME: %s", reason(err))
-	}
-	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), checkOptions("", []flagged{
-		{"--ttl", true, mongolock.TTL(c.TTL)},
-		{"--max-hold", c.MaxHold != 0, mongolock.MaxHold(c.MaxHold)},
-		{"--note", c.Note != "", mongolock.Note(c.Note)},
-	}))
+	return errors.Join(checkName("NAME", c.Name, onceName), c.terms().err)
+}
+
+func (c *onceCmd) terms() terms {
+	t := c.taskFlags.terms()
+	t.add(c.MaxHold != 0, "--max-hold", mongolock.MaxHold(c.MaxHold))
+	return t
 }
 
 // content returns the content whose checksum is in the record.
@@ -84,21 +81,6 @@ func (c *onceCmd) content() ([][]byte, error) {
 	return parts, nil
 }
 
-func (c *onceCmd) lease() []mongolock.AcquireOption {
-	note := c.Note
-	if note == "" {
-		note = noteOf(c.Command)
-	}
-	opts := []mongolock.AcquireOption{mongolock.TTL(c.TTL), mongolock.Note(note)}
-	if c.MaxHold > 0 {
-		opts = append(opts, mongolock.MaxHold(c.MaxHold))
-	}
-	if c.Wait != nil && *c.Wait > 0 {
-		opts = append(opts, mongolock.MaxWait(*c.Wait))
-	}
-	return opts
-}
-
 // An unfinished says how a command ended without doing its work. It is in the record.
 type unfinished struct {
 	*exitError
@@ -119,132 +101,101 @@ func (u *unfinished) Is(target error) bool { return u.stopped && target == conte
 
 // Run runs the command, unless its work is done.
 func (c *onceCmd) Run(a *app) error {
-	if err := errors.Join(c.check(), a.checkOwner()); err != nil {
-		return err
-	}
 	content, err := c.content()
 	if err != nil {
 		return err
 	}
-	task, err := newTask(c.Name, c.Command, c.TTL, marginOf(c.Margin, c.TTL))
+	task, err := a.newTask(c.Name, &c.taskFlags)
 	if err != nil {
 		return err
 	}
-	t := teller{a.stderr, a.Output == "json", c.Name}
-	ctx, caught := untilSignal()
-	defer caught()
-	d, err := a.reach(ctx)
+	coll, err := a.collection("once")
 	if err != nil {
-		return refusedBy(ctx, err)
+		return err
 	}
-	defer d.close()
-	coll := d.collection(&a.connection, "once")
-	opts := []once.Option{once.WithLogger(a.logger()), once.WithMargin(task.margin), once.With(c.lease()...)}
+	opts := []once.Option{once.WithLogger(a.logger()), once.WithMargin(c.margin()), once.With(c.terms().all...)}
 	if a.Owner != "" {
 		opts = append(opts, once.WithOwner(a.Owner))
 	}
 	if c.Again != "" {
-		if err := once.Reset(ctx, coll, c.Name, c.Again, opts...); err != nil {
-			return refusedBy(ctx, err)
+		if err := once.Reset(a.ctx, coll, c.Name, c.Again, opts...); err != nil {
+			return err
 		}
 	}
+	t := a.teller(c.Name)
 	ran, done := false, true
 	work := func(_ context.Context, run once.Run) error {
 		ran = true
 		t.tell("granted", "", map[string]any{"token": decimal(run.Token()), "run": run.Number()})
-		task.begin = func() error { return begun(ctx, caught) }
-		task.env = append(environment(c.Name, run.Token(), run.Lease().Remaining(), c.MaxHold), "MONGOLOCK_RUN="+strconv.Itoa(run.Number()))
+		task.tells(run.Lease().Remaining(), c.MaxHold, "MONGOLOCK_TOKEN="+decimal(run.Token()), "MONGOLOCK_RUN="+strconv.Itoa(run.Number()))
 		err := hold(task, run.Lease(), t)
 		var exit *exitError
 		if errors.As(err, &exit) {
-			return &unfinished{exit, exit.told}
+			return &unfinished{exit, exit.told || exit.unbegun}
 		}
 		return err
 	}
 	opts = append(opts, once.Content(content...))
 	if c.Wait != nil && *c.Wait == 0 {
-		done, err = once.TryDo(ctx, coll, c.Name, work, opts...)
+		done, err = once.TryDo(a.ctx, coll, c.Name, work, opts...)
 	} else {
-		err = once.Do(ctx, coll, c.Name, work, opts...)
+		err = once.Do(a.ctx, coll, c.Name, work, opts...)
 	}
 	var held *mongolock.HeldError
 	switch {
 	case ran:
 		return err
 	case err == nil && !done:
-		return exitf(exitTimeout, "%s still runs after %v", shown(c.Name), *c.Wait)
+		return exitf(exitTimeout, "%s still runs after %v", c.Name, *c.Wait)
 	case err == nil:
-		t.tell("done", c.was(ctx, coll), nil)
+		t.tell("done", c.was(a.ctx, coll), nil)
 		return nil
 	case errors.As(err, &held) && c.Wait != nil:
-		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), *c.Wait, by(held))
-	}
-	return refusedBy(ctx, err)
-}
-
-// was says who has done the work.
-func (c *onceCmd) was(ctx context.Context, coll *mongo.Collection) string {
-	text := fmt.Sprintf("%s is done already", shown(c.Name))
-	r, err := once.Look(ctx, coll, c.Name)
-	if err != nil || len(r.Past) == 0 {
-		return text
-	}
-	last := r.Past[len(r.Past)-1]
-	return fmt.Sprintf("%s: by run %d, of %s, at %s", text, last.Number, shown(last.Owner), last.Ended.UTC().Format(time.RFC3339))
-}
-
-// refusedBy returns the error of a command that did not begin, or only looks: the signal's, if one came.
-func refusedBy(ctx context.Context, err error) error {
-	var s *signalError
-	if errors.As(context.Cause(ctx), &s) {
-		return exitf(exitSignal+int(s.signal), "")
+		return exitf(exitTimeout, "%s still runs after %v%s", c.Name, *c.Wait, by(held))
 	}
 	return err
 }
 
+// was says who has done the work.
+func (c *onceCmd) was(ctx context.Context, coll *mongo.Collection) string {
+	r, err := once.Look(ctx, coll, c.Name)
+	if err != nil || len(r.Past) == 0 {
+		return c.Name + " is done already"
+	}
+	last := r.Past[len(r.Past)-1]
+	return fmt.Sprintf("%s is done already: by run %d, of %s, at %s", c.Name, last.Number, last.Owner, last.Ended.UTC().Format(time.RFC3339))
+}
+
 // A onceLsCmd is `mongolock once-ls`.
 type onceLsCmd struct {
-	Name string `arg:"" optional:"" help:"Only this name, with all its runs."`
+	Name *string `arg:"" optional:"" help:"Only this name, with all its runs."`
+}
+
+func (c *onceLsCmd) check() error {
+	if c.Name == nil {
+		return nil
+	}
+	return checkName("NAME", *c.Name, onceName)
 }
 
 // Run shows the records.
 func (c *onceLsCmd) Run(a *app) error {
-	ctx := context.Background()
-	if c.Name != "" {
-		if err := once.CheckName(c.Name); err != nil {
-			return exitf(exitUsage, "NAME: %s", reason(err))
-		}
-	}
-	d, err := a.reach(ctx)
+	coll, err := a.collection("once")
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	coll := d.collection(&a.connection, "once")
-	p := a.printer("name", "run", "outcome", "began", "took", "owner", "error", "note")
-	if c.Name != "" {
-		r, err := once.Look(ctx, coll, c.Name)
+	p := a.table(coll, "name", "run", "outcome", "began", "took", "owner", "error", "note")
+	if c.Name != nil {
+		r, err := once.Look(a.ctx, coll, *c.Name)
 		switch {
 		case err != nil:
 			return err
 		case len(r.Past) == 0:
-			return exitf(exitNothing, "nobody has run %s", shown(c.Name))
+			return exitf(exitNothing, "nobody has run %s", *c.Name)
 		}
-		if err := show(p, r, r.Past); err != nil {
-			return err
-		}
-		return p.flush()
+		return errors.Join(show(p, r, r.Past), p.flush())
 	}
-	p.none = func() { a.nothing(ctx, coll) }
-	for r, err := range once.List(ctx, coll) {
-		if err == nil {
-			err = show(p, r, r.Past[max(0, len(r.Past)-1):])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return p.flush()
+	return each(p, once.List(a.ctx, coll), func(r once.Record) error { return show(p, r, r.Past[max(0, len(r.Past)-1):]) })
 }
 
 // show prints a record: some of its runs, or all as JSON.
@@ -264,8 +215,8 @@ func show(p *printer, r once.Record, runs []once.Entry) error {
 		if e.Outcome != once.Undone && !e.Ended.IsZero() {
 			took = span(e.Took())
 		}
-		if err := p.row(nil, cell{shown(r.Name), bold}, cell{text: strconv.Itoa(e.Number)}, state, cell{text: e.Began.UTC().Format("2006-01-02 15:04:05")},
-			cell{text: took}, cell{text: shown(e.Owner)}, cell{shown(strings.TrimSpace(e.Error)), red}, cell{shown(e.Note), dim}); err != nil {
+		if err := p.row(nil, cell{r.Name, bold}, cell{text: strconv.Itoa(e.Number)}, state, cell{text: e.Began.UTC().Format("2006-01-02 15:04:05")},
+			cell{text: took}, cell{text: e.Owner}, cell{strings.TrimSpace(e.Error), red}, cell{e.Note, dim}); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -53,7 +56,7 @@ const (
 )
 
 func (a *app) printer(heading ...string) *printer {
-	p := &printer{w: a.stdout, asJSON: a.Output == "json", heading: heading}
+	p := &printer{w: a.stdout, asJSON: a.asJSON(), heading: heading}
 	if f, ok := a.stdout.(*os.File); ok && !p.asJSON && term.IsTerminal(int(f.Fd())) {
 		p.tty = os.Getenv("TERM") != "dumb"
 		p.width, _, _ = term.GetSize(int(f.Fd()))
@@ -62,13 +65,14 @@ func (a *app) printer(heading ...string) *printer {
 	return p
 }
 
-// row takes one row: the cells to show, and the object to encode.
+// row takes one row: the cells to show, and the object to encode. Texts of others go into cells as they are.
 func (p *printer) row(object any, cells ...cell) error {
 	p.some = true
-	switch {
-	case p.asJSON:
-		return p.encode(object)
-	case p.tty:
+	if p.asJSON {
+		return encode(p.w, object)
+	}
+	cells = shownRow(cells)
+	if p.tty {
 		if p.rows = append(p.rows, cells); len(p.rows) == partRows {
 			return p.flush()
 		}
@@ -76,16 +80,49 @@ func (p *printer) row(object any, cells ...cell) error {
 	}
 	texts := make([]string, len(cells))
 	for i, c := range cells {
-		texts[i] = c.text
+		texts[i] = p.coloured(c.text, c.tone)
 	}
 	_, err := fmt.Fprintln(p.w, strings.Join(texts, "\t"))
 	return err
 }
 
-func (p *printer) encode(object any) error {
-	e := json.NewEncoder(p.w)
-	e.SetEscapeHTML(false)
-	return e.Encode(object)
+func shownRow(cells []cell) []cell {
+	cells = slices.Clone(cells)
+	for i, c := range cells {
+		cells[i].text = shown(c.text)
+	}
+	return cells
+}
+
+// all takes rows that are not shown as JSON.
+func (p *printer) all(rows ...[]cell) error {
+	for _, row := range rows {
+		if err := p.row(nil, row...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *printer) coloured(text string, t tone) string {
+	if !p.colour || t == plain || text == "" {
+		return text
+	}
+	return string(t) + text + reset
+}
+
+// text prints a text: as it is, or under a name in an object.
+func (a *app) text(name, text string) error {
+	if a.asJSON() {
+		return encode(a.stdout, map[string]string{name: strings.TrimSuffix(text, "\n")})
+	}
+	_, err := io.WriteString(a.stdout, text)
+	return err
+}
+
+// print prints a sentence that may have texts of others in it.
+func (a *app) print(format string, args ...any) error {
+	return a.text("text", clean(fmt.Sprintf(format, args...))+"\n")
 }
 
 // flush writes the table, or the rest of it.
@@ -131,10 +168,7 @@ func (p *printer) table() []string {
 				text = string([]rune(text)[:max(0, room-1)]) + "…"
 			}
 			length := utf8.RuneCountInString(text)
-			if p.colour && c.tone != plain && text != "" {
-				text = string(c.tone) + text + reset
-			}
-			b.WriteString(text)
+			b.WriteString(p.coloured(text, c.tone))
 			if i == len(row)-1 || p.width > 0 && room-widths[i]-2 <= 1 {
 				break
 			}
@@ -146,13 +180,104 @@ func (p *printer) table() []string {
 	return lines
 }
 
-// shown returns a text of others in a form that is safe to show: characters that could steer a
-// terminal are quoted, and so are those that would break a line.
+// textMost is how many characters of one text are shown: more than any key, note or owner has.
+const textMost = 2000
+
+func cut(text string) string {
+	if len(text) > textMost && utf8.RuneCountInString(text) > textMost {
+		return string([]rune(text)[:textMost-1]) + "…"
+	}
+	return text
+}
+
+func odd(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// shown returns a text of others in a form that is safe to show: one that could steer a terminal, or break a
+// line, is quoted.
 func shown(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(text) {
+	if text = cut(text); odd(text) {
 		return strconv.Quote(text)
 	}
 	return text
+}
+
+// clean is shown for a sentence that has texts of others in it: it replaces only what is not printable.
+func clean(text string) string {
+	if text = cut(text); !odd(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		if quoted := strconv.Quote(text[:n]); unicode.IsPrint(r) && n > 1 || unicode.IsPrint(r) && r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
+// A printable passes on JSON, or the lines of a log, with each character escaped that could steer a terminal.
+type printable struct{ w io.Writer }
+
+func (p printable) Write(text []byte) (int, error) {
+	var b []byte
+	for _, r := range string(text) {
+		switch {
+		case unicode.IsPrint(r) || r == '\n':
+			b = utf8.AppendRune(b, r)
+		case r > 0xffff:
+			one, two := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, one, two)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	if _, err := p.w.Write(b); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// encode writes an object as a line of JSON. It writes the dates that JSON cannot have as the last one that it can.
+func encode(w io.Writer, object any) error {
+	v := reflect.New(reflect.TypeOf(object)).Elem()
+	v.Set(reflect.ValueOf(object))
+	tame(v)
+	e := json.NewEncoder(printable{w})
+	e.SetEscapeHTML(false)
+	return e.Encode(v.Interface())
+}
+
+var lastDate = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// tame changes the dates in a value.
+func tame(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if v.Type() != reflect.TypeFor[time.Time]() {
+			for i := range v.NumField() {
+				if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
+					tame(v.Field(i))
+				}
+			}
+			return
+		}
+		switch date := v.Interface().(time.Time); {
+		case date.After(lastDate):
+			v.Set(reflect.ValueOf(lastDate))
+		case date.UnixMilli() == 0 || date.Year() < 0: // as good as none
+			v.SetZero()
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			tame(v.Index(i))
+		}
+	}
 }
 
 // span formats a duration for people.
@@ -165,19 +290,15 @@ func span(d time.Duration) string {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%s%dd%dh", sign, int(d/(24*time.Hour)), int(d%(24*time.Hour)/time.Hour))
 	case d >= time.Minute:
-		return sign + strings.TrimSuffix(d.Round(time.Second).String(), "m0s") + minutes(d)
+		text := d.Round(time.Second).String()
+		if strings.HasSuffix(text, "m0s") {
+			text = strings.TrimSuffix(text, "0s")
+		}
+		return sign + text
 	case d >= 10*time.Second:
 		return sign + d.Round(time.Second).String()
 	case d >= time.Second:
 		return sign + d.Round(100*time.Millisecond).String()
 	}
 	return sign + d.Round(100*time.Microsecond).String()
-}
-
-// minutes restores the unit that span took off with the zero seconds.
-func minutes(d time.Duration) string {
-	if strings.HasSuffix(d.Round(time.Second).String(), "m0s") {
-		return "m"
-	}
-	return ""
 }

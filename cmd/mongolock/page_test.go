@@ -15,7 +15,7 @@ import (
 
 var (
 	fencedBlock = regexp.MustCompile("(?ms)^```(?:console)?\n(.*?)^```")
-	commandLine = regexp.MustCompile(`(?m)^(?:\$ (?:.*[;|&] )?|[-\d*/,]+(?: [-\d*/,]+){4} +)mongolock (.*)$`) // typed, or in a crontab
+	commandLine = regexp.MustCompile(`(?m)^(?:\$ (?:.*[;|&] )?|[-\d*/,]+(?: [-\d*/,]+){4} +)(?:/[a-z/]+/)?mongolock (.*)$`) // typed, or in a crontab
 	inText      = regexp.MustCompile("`mongolock ([a-z][^`]*)`")
 	argument    = regexp.MustCompile(`'[^']*'|\S+`)
 )
@@ -77,7 +77,7 @@ func parses(t *testing.T, page, line string) {
 	k, err := parser(&cli{}, io.Discard, io.Discard)
 	require.NoError(t, err)
 	known := false
-	for _, c := range commands(k.Model) {
+	for _, c := range commands(k.Model.Node) {
 		known = known || len(args) > 0 && c.Name == args[0]
 	}
 	if !assert.True(t, known, "%s: mongolock %s", page, line) || len(args) == 1 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ type sharingView struct {
 }
 
 func (v sharingView) cells() []cell {
-	owner, age, weight := cell{shown(v.Owner), plain}, cell{}, cell{fmt.Sprintf("weight %d", v.Weight), plain}
+	owner, age, weight := cell{v.Owner, plain}, cell{}, cell{fmt.Sprintf("weight %d", v.Weight), plain}
 	switch {
 	case v.Owner == "":
 		owner, weight = cell{"no worker", yellow}, cell{}
@@ -42,7 +43,7 @@ func (v sharingView) cells() []cell {
 	default:
 		age = cell{span(v.age), plain}
 	}
-	return []cell{{shown(v.Name), bold}, owner, age, weight, {fmt.Sprintf("%d partitions", len(v.Partitions)), plain}, {ranges(v.Partitions), dim}}
+	return []cell{{v.Name, bold}, owner, age, weight, {fmt.Sprintf("%d partitions", len(v.Partitions)), plain}, {ranges(v.Partitions), dim}}
 }
 
 // ranges shows ascending numbers, as in "0-17 19".
@@ -94,53 +95,58 @@ func sharingOf(name string, s assign.State) []sharingView {
 	return all
 }
 
-// Run shows which worker has which partitions.
-func (c *partitionsCmd) Run(a *app) error {
+func (c *partitionsCmd) check() (err error) {
 	switch {
-	case c.Resize != nil && *c.Resize < 1:
-		return exitf(exitUsage, "--resize=%d: must be positive", *c.Resize)
+	case c.Resize != nil && (*c.Resize < 1 || *c.Resize > 5000):
+		return exitf(exitUsage, "--resize=%d: must be from 1 to 5000", *c.Resize)
 	case c.Resize != nil && len(c.Names) != 1:
 		return exitf(exitUsage, "--resize: needs one name")
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	return refusedBy(ctx, a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		if c.Resize != nil {
-			return a.resize(ctx, client, c.Names[0], *c.Resize)
+	for _, name := range c.Names {
+		err = errors.Join(err, checkName("NAME", name, 256))
+	}
+	return err
+}
+
+// Run shows which worker has which partitions.
+func (c *partitionsCmd) Run(a *app) error {
+	coll, client, err := a.locks()
+	if err != nil {
+		return err
+	}
+	if c.Resize != nil {
+		return a.resize(client, c.Names[0], *c.Resize)
+	}
+	names := c.Names
+	if len(names) == 0 {
+		if names, err = sharedNames(a.ctx, client); err != nil {
+			return err
 		}
-		p := a.printer("name", "worker", "for", "weight", "has", "partitions")
-		p.none = func() { a.nothing(ctx, d.collection(&a.connection, "locks")) }
-		names := c.Names
-		if len(names) == 0 {
-			var err error
-			if names, err = sharedNames(ctx, client); err != nil {
+	}
+	p := a.table(coll, "name", "worker", "for", "weight", "has", "partitions")
+	for _, name := range names {
+		s, err := assign.Look(a.ctx, client, name)
+		if err != nil {
+			return err
+		}
+		for _, v := range sharingOf(name, s) {
+			if err := p.row(v, v.cells()...); err != nil {
 				return err
 			}
 		}
-		for _, name := range names {
-			s, err := assign.Look(ctx, client, name)
-			if err != nil {
-				return err
-			}
-			for _, v := range sharingOf(name, s) {
-				if err := p.row(v, v.cells()...); err != nil {
-					return err
-				}
-			}
-		}
-		return p.flush()
-	}))
+	}
+	return p.flush()
 }
 
 // resize changes the number of partitions. It says on standard error if there was no worker: a name may be
 // misspelt.
-func (a *app) resize(ctx context.Context, client *mongolock.Client, name string, n int) error {
-	if err := assign.Resize(ctx, client, name, n); err != nil {
+func (a *app) resize(client *mongolock.Client, name string, n int) error {
+	if err := assign.Resize(a.ctx, client, name, n); err != nil {
 		return err
 	}
-	s, err := assign.Look(ctx, client, name)
+	s, err := assign.Look(a.ctx, client, name)
 	if err == nil && len(s.Workers) == 0 {
-		fmt.Fprintf(a.stderr, "mongolock: no worker of %s runs: nothing is changed\n", shown(name))
+		a.say("no worker of %s runs: nothing is changed", name)
 	}
 	return err
 }

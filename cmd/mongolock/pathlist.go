@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mongolock/mongolock/pathlock"
-	"golang.org/x/term"
 )
 
 // A pathLsCmd is `mongolock paths ls`.
@@ -40,23 +36,24 @@ func viewOfLock(l pathlock.Lock) pathView {
 	return v
 }
 
+func (c *pathLsCmd) check() error { return errors.Join(c.place.check(), checkPath(c.Path)) }
+
 // Run lists a tree's locks.
 func (c *pathLsCmd) Run(a *app) error {
-	if err := checkPath(c.Path); err != nil {
-		return err
-	}
-	ctx := context.Background()
-	tree, shut, err := c.open(ctx, a)
+	tree, err := c.open(a, false)
 	if err != nil {
 		return err
 	}
-	defer shut()
-	locks, err := around(ctx, tree, c.Path)
+	locks, err := around(a.ctx, tree, c.Path)
 	if err != nil {
 		return err
 	}
 	p := a.printer("path", "mode", "depth", "lease", "owner", "token")
-	p.none = func() { c.nothing(ctx, a) }
+	p.none = func() {
+		if c.coll == nil || !a.missing(c.coll) {
+			a.say("nothing is locked in the tree %s", c.Tree)
+		}
+	}
 	for _, l := range locks {
 		v := viewOfLock(l)
 		left := cell{"without end", yellow}
@@ -66,7 +63,7 @@ func (c *pathLsCmd) Run(a *app) error {
 		if c.Tokens {
 			v.Token = l.Token
 		}
-		if err := p.row(v, cell{shown(v.Path), bold}, cell{text: string(v.Mode)}, cell{text: string(v.Depth)}, left, cell{text: shown(v.Owner)}, cell{text: v.Token}); err != nil {
+		if err := p.row(v, cell{v.Path, bold}, cell{text: string(v.Mode)}, cell{text: string(v.Depth)}, left, cell{text: v.Owner}, cell{text: v.Token}); err != nil {
 			return err
 		}
 	}
@@ -97,60 +94,54 @@ a third of their TTL away, and may still work while the next holder begins. They
 why.`
 }
 
+func (c *pathBreakCmd) check() error { return errors.Join(c.place.check(), checkPath(c.Path)) }
+
 // Run breaks the locks of a path.
 func (c *pathBreakCmd) Run(a *app) error {
-	if err := checkPath(c.Path); err != nil {
-		return err
-	}
-	ctx := context.Background()
-	tree, shut, err := c.open(ctx, a)
+	tree, err := c.open(a, false)
 	if err != nil {
 		return err
 	}
-	defer shut()
 	depth := pathlock.Zero
 	if c.Below {
 		depth = pathlock.Infinity
 	}
-	found, err := tree.Affecting(ctx, c.Path, depth)
+	found, err := tree.Affecting(a.ctx, c.Path, depth)
 	if err != nil {
 		return err
 	}
 	locks := slices.Concat(found.Same, found.Children)
 	if len(locks) == 0 {
-		return exitf(exitNothing, "nobody holds %s", shown(c.Path))
+		return exitf(exitNothing, "nobody holds %s", c.Path)
 	}
 	if !c.Yes {
+		var lines []string
 		for _, l := range locks {
-			fmt.Fprintf(a.stderr, "%s is held by %s for %s\n", shown(l.Path), shown(string(l.Owner)), span(heldFor(l)))
+			lines = append(lines, fmt.Sprintf("%s is held by %s for %s", l.Path, l.Owner, span(heldFor(l))))
 		}
-		if err := ask(a); err != nil {
+		if err := a.ask(lines...); err != nil {
 			return err
 		}
 	}
-	p := a.printer()
-	broken := false
+	broken, unsaid := 0, error(nil)
 	for _, l := range locks {
-		switch err := tree.Release(ctx, l.Token); {
+		switch err := tree.Release(a.ctx, l.Token); {
 		case errors.Is(err, pathlock.ErrUnknownToken):
 			continue // it has ended meanwhile
 		case err != nil:
-			return err
+			return errors.Join(err, unsaid)
 		}
-		broken = true
-		if p.asJSON {
-			err = p.row(viewOfLock(l))
+		broken++
+		if a.asJSON() {
+			unsaid = errors.Join(unsaid, encode(a.stdout, viewOfLock(l)))
 		} else {
-			_, err = fmt.Fprintf(a.stdout, "broke %s of %s\n", shown(l.Path), shown(string(l.Owner)))
-		}
-		if err != nil {
-			return err
+			unsaid = errors.Join(unsaid, a.print("broke %s of %s", l.Path, l.Owner))
 		}
 	}
-	if !broken {
-		return exitf(exitNothing, "nobody holds %s any more", shown(c.Path))
+	if broken == 0 {
+		return exitf(exitNothing, "nobody holds %s any more", c.Path)
 	}
-	return nil
+	return unsaid
 }
 
 // heldFor returns how long a lock that was read has been held. If it has an end, that and what is left
@@ -160,20 +151,4 @@ func heldFor(l pathlock.Lock) time.Duration {
 		return time.Since(l.Since)
 	}
 	return l.ExpireAt.Add(-l.Left).Sub(l.Since)
-}
-
-// ask asks on the terminal.
-func ask(a *app) error {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exitf(exitDeclined, "standard input is not a terminal: nothing is broken without --yes")
-	}
-	fmt.Fprint(a.stderr, "Break it? [y/N] ")
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil && answer == "" {
-		return exitf(exitDeclined, "not confirmed")
-	}
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return exitf(exitDeclined, "not confirmed")
-	}
-	return nil
 }

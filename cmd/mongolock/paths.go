@@ -11,7 +11,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -30,45 +29,6 @@ type place struct {
 	coll *mongo.Collection // of a tree on MongoDB, once it is open
 }
 
-// open opens the tree. The function that it returns closes it.
-func (p *place) open(ctx context.Context, a *app, opts ...pathlock.Option) (*pathlock.Tree, func(), error) {
-	if err := p.check(); err != nil {
-		return nil, nil, err
-	}
-	var storage pathlock.Storage
-	var shut func()
-	if p.Dir != "" {
-		dir, err := pathlock.InDir(p.Dir)
-		if err != nil {
-			return nil, nil, exitf(exitUsage, "--dir: %s", reason(err))
-		}
-		storage, shut = dir, func() { _ = dir.Close() }
-	} else {
-		d, err := a.reach(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		shut, p.coll = d.close, d.collection(&a.connection, "locks")
-		if storage, err = pathlock.OnMongo(p.coll); err != nil {
-			shut()
-			return nil, nil, err
-		}
-	}
-	tree, err := pathlock.New(storage, p.Tree, append(opts, pathlock.WithLogger(a.logger()))...)
-	if err != nil {
-		shut()
-		return nil, nil, exitf(exitUsage, "--tree: %s", reason(err))
-	}
-	return tree, func() { _ = tree.Close(); shut() }, nil
-}
-
-// nothing says on standard error that a list found no lock.
-func (p *place) nothing(ctx context.Context, a *app) {
-	if p.coll == nil || !a.missing(ctx, p.coll) {
-		fmt.Fprintf(a.stderr, "mongolock: nothing is locked in the tree %s\n", shown(p.Tree))
-	}
-}
-
 // check tries the tree's name on a storage in memory.
 func (p *place) check() error {
 	tree, err := pathlock.New(pathlock.InMemory(), p.Tree)
@@ -76,6 +36,34 @@ func (p *place) check() error {
 		return exitf(exitUsage, "--tree: %s", reason(err))
 	}
 	return tree.Close()
+}
+
+// open opens the tree. One in a directory that does not exist has no locks; it is made only if new is set.
+func (p *place) open(a *app, makes bool, opts ...pathlock.Option) (tree *pathlock.Tree, err error) {
+	var storage pathlock.Storage
+	if p.Dir == "" {
+		if p.coll, err = a.collection("locks"); err != nil {
+			return nil, err
+		}
+		storage, err = pathlock.OnMongo(p.coll)
+	} else {
+		if _, err := os.Stat(p.Dir); err != nil && !makes {
+			return nil, exitf(exitUsage, "--dir: %s", reason(err))
+		}
+		dir, failed := pathlock.InDir(p.Dir)
+		if failed != nil {
+			return nil, exitf(exitUsage, "--dir: %s", reason(failed))
+		}
+		a.atEnd(func() { _ = dir.Close() })
+		storage = dir
+	}
+	if err == nil {
+		tree, err = pathlock.New(storage, p.Tree, append(opts, pathlock.WithLogger(a.logger()))...)
+	}
+	if err == nil {
+		a.atEnd(func() { _ = tree.Close() })
+	}
+	return tree, err
 }
 
 func checkPath(path string) error {
@@ -89,11 +77,8 @@ func checkPath(path string) error {
 func (a *app) owner(note string) []byte {
 	who := a.Owner
 	if who == "" {
-		host, err := os.Hostname()
+		host, _ := os.Hostname() // "" if it is not known
 		who = fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())
-		if err != nil {
-			who = fmt.Sprintf("unknown/%d", os.Getpid())
-		}
 	}
 	if note != "" {
 		who += ": " + note
@@ -104,15 +89,11 @@ func (a *app) owner(note string) []byte {
 // A pathLockCmd is `mongolock paths lock`.
 type pathLockCmd struct {
 	place
-	Path   string         `arg:"" help:"The path, such as src/api."`
-	Try    bool           `help:"Do not wait: exit with 75 if the path is held." xor:"wait"`
-	Wait   *time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
-	Shared bool           `help:"Share the path with others that ask for it with --shared."`
-	Only   bool           `help:"Lock the path itself, without what is below it."`
-	TTL    time.Duration  `name:"ttl" help:"How long the path stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
-	Margin time.Duration  `help:"As that of run." placeholder:"1s"`
-	Note   string         `help:"Text that others see beside the path (default: the command's words before its first option)." placeholder:"TEXT"`
-	argv
+	Path   string `arg:"" help:"The path, such as src/api."`
+	Try    bool   `help:"Do not wait: exit with 75 if the path is held." xor:"wait"`
+	Shared bool   `help:"Share the path with others that ask for it with --shared."`
+	Only   bool   `help:"Lock the path itself, without what is below it."`
+	taskFlags
 }
 
 // Help says what does not fit into a line.
@@ -137,97 +118,80 @@ func (c *pathLockCmd) check() error {
 	if len(c.Note) > 1024 {
 		return exitf(exitUsage, "--note: has %d bytes: at most 1024", len(c.Note))
 	}
-	return errors.Join(checkPath(c.Path), checkTimes(c.Margin, c.TTL, c.Wait), checkOptions("", []flagged{{"--ttl", true, mongolock.TTL(c.TTL)}}))
+	return errors.Join(c.place.check(), checkPath(c.Path), c.terms().err)
 }
 
 // Run takes the path, runs the command and gives the path back.
 func (c *pathLockCmd) Run(a *app) error {
-	if err := errors.Join(c.check(), c.place.check(), a.checkOwner()); err != nil {
-		return err
-	}
-	note := c.Note
-	if note == "" {
-		note = noteOf(c.Command)
-	}
-	clean, _ := pathlock.Clean(c.Path)
-	task, err := newTask(clean, c.Command, c.TTL, marginOf(c.Margin, c.TTL))
+	clean, err := pathlock.Clean(c.Path)
 	if err != nil {
 		return err
 	}
-	t := teller{a.stderr, a.Output == "json", clean}
-	ctx, caught := untilSignal()
-	defer caught()
-	tree, shut, err := c.open(ctx, a, pathlock.WithMargin(task.margin))
+	task, err := a.newTask(clean, &c.taskFlags)
 	if err != nil {
-		return refusedBy(ctx, err)
-	}
-	patience := time.Duration(-1)
-	if c.Try {
-		patience = 0
-	} else if c.Wait != nil {
-		patience = *c.Wait
-	}
-	h, err := takePath(ctx, tree, request(c.Path, c.Shared, c.Only, c.TTL, a.owner(note)), patience)
-	if err != nil {
-		shut()
-		return c.refused(ctx, err)
-	}
-	t.tell("granted", "", map[string]any{"path": clean})
-	task.begin = func() error { return begun(ctx, caught) }
-	task.env = []string{
-		"MONGOLOCK_KEY=" + clean,
-		"MONGOLOCK_PATH_TOKEN=" + h.Lock.Token,
-		fmt.Sprintf("MONGOLOCK_DEADLINE=%d", time.Now().Add(h.Remaining()).Unix()),
-	}
-	err = hold(task, h, t)
-	if errors.Is(h.Err(), mongolock.ErrLost) {
-		return err // the server may be out of reach, and the path is free soon
-	}
-	if released := h.Release(); released != nil {
-		t.tell("unreleased", fmt.Sprintf("the path %s is not given back and stays taken for %v at most: %s", shown(clean), c.TTL, sentence(released)), nil)
 		return err
 	}
-	shut()
-	return err
+	tree, err := c.open(a, true, pathlock.WithMargin(c.margin()))
+	if err != nil {
+		return err
+	}
+	h, err := c.take(a, tree)
+	if err != nil {
+		return c.refused(err)
+	}
+	a.teller(clean).tell("granted", "", map[string]any{"path": clean})
+	task.tells(h.Remaining(), 0, "MONGOLOCK_PATH_TOKEN="+h.Lock.Token)
+	return a.under(task, h)
 }
 
-// request returns the request to make of a tree.
-func request(path string, shared, only bool, ttl time.Duration, owner []byte) pathlock.Request {
-	r := pathlock.Request{Path: path, Mode: pathlock.Exclusive, Depth: pathlock.Infinity, Timeouts: []time.Duration{ttl}, Owner: owner}
-	if shared {
+// take takes the path. It waits for as long as the flags say.
+func (c *pathLockCmd) take(a *app, tree *pathlock.Tree) (*pathlock.Hold, error) {
+	r := pathlock.Request{Path: c.Path, Mode: pathlock.Exclusive, Depth: pathlock.Infinity, Timeouts: []time.Duration{c.TTL}, Owner: a.owner(c.note())}
+	if c.Shared {
 		r.Mode = pathlock.Shared
 	}
-	if only {
+	if c.Only {
 		r.Depth = pathlock.Zero
 	}
-	return r
+	ctx := a.ctx
+	switch {
+	case c.Try, c.Wait != nil && *c.Wait == 0:
+		return tree.TryHold(ctx, r)
+	case c.Wait != nil:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *c.Wait)
+		defer cancel()
+	}
+	return tree.Hold(ctx, r)
 }
 
 // refused returns the error of a command that was not run.
-func (c *pathLockCmd) refused(ctx context.Context, err error) error {
+func (c *pathLockCmd) refused(err error) error {
 	var conflict *pathlock.ConflictError
 	switch {
-	case ctx.Err() != nil, !errors.As(err, &conflict):
-		return refusedBy(ctx, err)
+	case !errors.As(err, &conflict):
+		return err
 	case c.Try:
-		return exitf(exitHeld, "%s is held%s", shown(c.Path), inTheWay(conflict))
+		return exitf(exitHeld, "%s is held%s", c.Path, inTheWay(conflict))
+	case c.Wait == nil: // a signal has ended the wait
+		return err
 	}
-	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Path), *c.Wait, inTheWay(conflict))
+	return exitf(exitTimeout, "%s is still held after %v%s", c.Path, *c.Wait, inTheWay(conflict))
 }
 
 // inTheWay describes the first of the locks that are in the way.
 func inTheWay(e *pathlock.ConflictError) string {
 	all := slices.Concat(e.Parents, e.Same, e.Children)
 	if len(all) == 0 && len(e.Waiting) > 0 {
-		return ": an exclusive lock of " + shown(e.Waiting[0].Path) + " is waited for"
+		return ": an exclusive lock of " + e.Waiting[0].Path + " is waited for"
 	}
 	if len(all) == 0 {
 		return ""
 	}
 	l := all[0]
-	text := fmt.Sprintf(": %s, %s, depth %s", shown(l.Path), l.Mode, l.Depth)
+	text := fmt.Sprintf(": %s, %s, depth %s", l.Path, l.Mode, l.Depth)
 	if len(l.Owner) > 0 {
-		text += ", by " + shown(string(l.Owner))
+		text += ", by " + string(l.Owner)
 	}
 	if more := e.Len() + e.More - 1; more > 0 {
 		text += fmt.Sprintf(", and %d more", more)

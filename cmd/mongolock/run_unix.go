@@ -65,17 +65,17 @@ func hold(task task, lease held, t teller) error {
 		signal.Notify(j.children, syscall.SIGCHLD)
 	}
 	var err error
-	if j.guard, err = startGuard(lease, j.margin, j.ttl, t); err != nil {
+	if j.guard, err = startGuard(lease, j.margin(), j.TTL, t); err != nil {
 		return unbegun(exitFailed, "the guard cannot be started: %s", sentence(err))
 	}
 	defer j.guard.dismiss()
 	if err := lease.Err(); err != nil {
-		return unbegun(exitLost, "lost %s before the command was started: %s", shown(j.key), reason(err))
+		return unbegun(exitLost, "lost %s before the command was started: %s", j.key, reason(err))
 	}
 	// A closed standard error must not end this process. The command does not inherit this.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if err := j.start(); err != nil {
-		return unbegun(exitNotRun, "%s: %s", shown(j.argv[0]), sentence(err))
+		return unbegun(exitNotRun, "%s: %s", j.Command[0], sentence(err))
 	}
 	return j.watch()
 }
@@ -93,12 +93,12 @@ func (j *job) listen() {
 func (j *job) start() error {
 	j.terminal = terminal()
 	j.tty = j.terminal >= 0 && foreground(j.terminal)
-	cmd, started, err := j.guard.starter(j.path, j.argv)
+	cmd, started, err := j.guard.starter(j.path, j.Command)
 	if err != nil {
 		return err
 	}
 	defer started()
-	cmd.Env = append(os.Environ(), j.env...)
+	cmd.Env = j.environment()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)}
 	pdeathsig(cmd.SysProcAttr)
@@ -129,7 +129,7 @@ func (j *job) wait() {
 
 // watch waits for the end of the command or of the lease.
 func (j *job) watch() error {
-	tick := time.NewTicker(max(j.ttl/50, 5*time.Millisecond))
+	tick := time.NewTicker(max(j.TTL/50, 5*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -157,7 +157,7 @@ func (j *job) watch() error {
 			reap(j.pid, j.guard.pid)
 		case <-j.lease.Done():
 			lost := j.lease.Err()
-			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", shown(j.key), reason(lost)), map[string]any{"reason": reason(lost)})
+			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", j.key, reason(lost)), map[string]any{"reason": reason(lost)})
 			j.settle(j.states)
 			return exitf(exitLost, "")
 		}
@@ -165,7 +165,7 @@ func (j *job) watch() error {
 }
 
 func (j *job) lost(err error) error {
-	text := fmt.Sprintf("lost %s while the command ran: %s", shown(j.key), reason(err))
+	text := fmt.Sprintf("lost %s while the command ran: %s", j.key, reason(err))
 	j.t.tell("lost", text, map[string]any{"reason": reason(err)})
 	return exitf(exitLost, "")
 }
@@ -198,7 +198,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 		return
 	}
 	j.guard.ending()
-	half := j.margin / 2
+	half := j.margin() / 2
 	now := j.clock.Now()
 	last := min(now, j.deadline).Add(half)
 	if j.lease.Err() == nil {
@@ -234,7 +234,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 		}
 		if killed != 0 && !told && now >= killed.Add(max(half, killTakes)) {
 			told = true
-			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, shown(j.key)), nil)
+			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, j.key), nil)
 		}
 	}
 	j.retake()

@@ -1,89 +1,48 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A task is a command that run, once or paths lock runs while a lock is held.
-type task struct {
-	key         string // the lock, as messages name it
-	path        string // the program's
-	argv        []string
-	env         []string // in addition to this process's own
-	ttl, margin time.Duration
+// A taskFlags has the flags that run, once and paths lock share, and the command.
+type taskFlags struct {
+	Wait    *time.Duration `help:"Give up after waiting this long, with 76 (default: wait for ever)." xor:"wait" placeholder:"30s"`
+	TTL     time.Duration  `name:"ttl" help:"How long the lock stays taken if this process dies (default: 30s)." default:"30s" placeholder:"30s"`
+	Margin  time.Duration  `help:"A lost lease ends this long before others can have the lock; SIGKILL follows SIGTERM after half of it (default: a tenth of the TTL, at most 1s)." placeholder:"1s"`
+	Note    string         `help:"Text that others see beside the lock (default: the command's words before its first option)." placeholder:"TEXT"`
+	PassURI bool           `name:"pass-uri" help:"Leave MONGOLOCK_URI and MONGODB_URI to the command also if a password is in them."`
 
-	begin func() error // called when signals go to the command; an error says that one came before
-}
-
-// A held is the lock that a command is run under. A *mongolock.Lease is one.
-type held interface {
-	Err() error
-	Done() <-chan struct{}
-	Remaining() time.Duration
-}
-
-// An argv is the command under run, once and paths lock. Flags of ours stand before it: what
-// follows its name is its own.
-type argv struct {
+	// Flags of ours stand before the command: what follows its name is its own.
 	Command []string `arg:"" passthrough:"partial" name:"command" help:"The command and its arguments; a -- may stand before it."`
 }
 
 // AfterApply takes the -- away.
-func (a *argv) AfterApply() error {
-	if len(a.Command) > 0 && a.Command[0] == "--" {
-		a.Command = a.Command[1:]
+func (f *taskFlags) AfterApply() error {
+	if len(f.Command) > 0 && f.Command[0] == "--" {
+		f.Command = f.Command[1:]
 	}
-	if len(a.Command) == 0 {
+	if len(f.Command) == 0 {
 		return errors.New(`expected "<command> ..."`)
 	}
 	return nil
 }
 
-// newTask finds the program, before any lock is asked for.
-func newTask(key string, argv []string, ttl, margin time.Duration) (task, error) {
-	path, err := exec.LookPath(argv[0])
-	switch {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return task{}, exitf(exitNotFound, "%s: not found", shown(argv[0]))
-	case err != nil:
-		return task{}, exitf(exitNotRun, "%s: %s", shown(argv[0]), sentence(errors.Unwrap(err)))
-	}
-	return task{key: key, path: path, argv: argv, ttl: ttl, margin: margin}, nil
-}
+// margin is what was asked for, or else the library's default.
+func (f *taskFlags) margin() time.Duration { return marginOf(f.Margin, f.TTL) }
 
-// decimal is a token in JSON: it is greater than the 2^53 to which jq and JavaScript count.
-func decimal(token int64) string { return strconv.FormatInt(token, 10) }
-
-// environment returns the variables that tell the command about its lock.
-func environment(key string, token int64, left, maxHold time.Duration) []string {
-	until := time.Now().Add(left)
-	if maxHold > 0 {
-		until = time.Now().Add(maxHold) // the hold began a round trip ago: whole seconds allow for that
-	}
-	return []string{
-		"MONGOLOCK_KEY=" + key,
-		"MONGOLOCK_TOKEN=" + decimal(token),
-		"MONGOLOCK_DEADLINE=" + strconv.FormatInt(until.Unix(), 10),
-	}
-}
-
-// marginOf returns the margin that was asked for, or else the library's default.
 func marginOf(asked, ttl time.Duration) time.Duration {
 	if asked > 0 {
 		return asked
@@ -91,43 +50,48 @@ func marginOf(asked, ttl time.Duration) time.Duration {
 	return min(time.Second, ttl/10)
 }
 
-// checkTimes refuses values that no option of the library refuses.
-func checkTimes(margin, ttl time.Duration, wait *time.Duration) error {
-	switch {
-	case margin < 0 || margin > ttl/2:
+func checkMargin(margin, ttl time.Duration) error {
+	if margin < 0 || margin > ttl/2 {
 		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", margin, ttl)
-	case wait != nil && *wait < 0:
-		return exitf(exitUsage, "--wait=%v: must not be negative", *wait)
 	}
 	return nil
 }
 
-// A flagged is an option of the library, and the flag that sets it.
-type flagged struct {
-	flag string
-	set  bool
-	opt  mongolock.AcquireOption
+func (f *taskFlags) note() string { return cmp.Or(f.Note, noteOf(f.Command)) }
+
+// A terms collects options of the library, and what is wrong with the first bad one.
+type terms struct {
+	all []mongolock.AcquireOption
+	err error
 }
 
-// checkOptions tries each option by itself, so that an error can name its flag.
-func checkOptions(of string, all []flagged) error {
-	for _, o := range all {
-		if !o.set {
-			continue
-		}
-		key := "k"
-		if o.flag == "KEY" {
-			key = of
-		}
-		if err := tryOption(key, o.opt); err != nil {
-			return exitf(exitUsage, "%s: %s", o.flag, reason(err))
-		}
+// add adds the option that a flag sets, if it is set. It is tried by itself, so that an error can name the flag.
+func (t *terms) add(set bool, flag string, opt mongolock.AcquireOption) {
+	if !set {
+		return
 	}
-	return nil
+	if err := tryOptions("k", opt); err != nil && t.err == nil {
+		t.err = exitf(exitUsage, "%s: %s", flag, reason(err))
+	}
+	t.all = append(t.all, opt)
 }
 
-// tryOption asks a store in memory what is wrong with options.
-func tryOption(key string, opts ...mongolock.AcquireOption) error {
+// terms returns the options that these flags set.
+func (f *taskFlags) terms() (t terms) {
+	t.add(true, "--ttl", mongolock.TTL(f.TTL))
+	t.err = errors.Join(t.err, checkMargin(f.Margin, f.TTL))
+	t.add(true, "--note", mongolock.Note(f.note()))
+	if f.Wait != nil && *f.Wait < 0 {
+		t.err = errors.Join(t.err, exitf(exitUsage, "--wait=%v: must not be negative", *f.Wait))
+	}
+	if f.Wait != nil && *f.Wait > 0 {
+		t.all = append(t.all, mongolock.MaxWait(*f.Wait))
+	}
+	return t
+}
+
+// tryOptions asks a store in memory what is wrong with a key or options.
+func tryOptions(key string, opts ...mongolock.AcquireOption) error {
 	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
 	if err != nil {
 		return err
@@ -140,10 +104,97 @@ func tryOption(key string, opts ...mongolock.AcquireOption) error {
 	return lease.Release()
 }
 
+// checkKey tries a key on a store in memory.
+func checkKey(key string) error {
+	if err := tryOptions(key, mongolock.TTL(time.Minute)); err != nil {
+		return exitf(exitUsage, "KEY: %s", reason(err))
+	}
+	return nil
+}
+
+// A task is a command that run, once or paths lock runs while a lock is held.
+type task struct {
+	*taskFlags
+	key  string   // the lock, as messages name it
+	path string   // the program's
+	env  []string // in addition to this process's own
+
+	begin func() error // called when signals go to the command; an error says that one came before
+}
+
+// A held is the lock that a command is run under. A *mongolock.Lease is one.
+type held interface {
+	Err() error
+	Done() <-chan struct{}
+	Remaining() time.Duration
+}
+
+// newTask finds the program, before any lock is asked for.
+func (a *app) newTask(key string, f *taskFlags) (task, error) {
+	path, err := exec.LookPath(f.Command[0])
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return task{}, exitf(exitNotFound, "%s: not found", f.Command[0])
+	case err != nil:
+		return task{}, exitf(exitNotRun, "%s: %s", f.Command[0], sentence(errors.Unwrap(err)))
+	}
+	return task{taskFlags: f, key: key, path: path, begin: a.begun}, nil
+}
+
+// begun ends the time in which signals end a.ctx, and returns an error if one came.
+func (a *app) begun() error {
+	a.caught()
+	if s := signalled(a.ctx); s != 0 {
+		return &exitError{code: exitSignal + int(s), told: true, unbegun: true}
+	}
+	return nil
+}
+
+// under runs the task while a lock is held, and then gives the lock back.
+func (a *app) under(t task, l interface {
+	held
+	Release() error
+}) error {
+	err := hold(t, l, a.teller(t.key))
+	if ended := l.Err(); errors.Is(ended, mongolock.ErrLost) && !errors.Is(ended, mongolock.ErrMaxHold) && !errors.Is(ended, mongolock.ErrBroken) {
+		a.ends = nil // the lease has run out: the lock is free soon, and the server may be out of reach
+		return err
+	}
+	if released := l.Release(); released != nil && !errors.Is(released, mongolock.ErrLost) {
+		a.teller(t.key).tell("unreleased", fmt.Sprintf("%s is not given back and stays taken for %v at most: %s", t.key, t.TTL, sentence(released)), nil)
+		a.ends = nil
+	}
+	return err
+}
+
+// decimal is a token in JSON: it is greater than the 2^53 to which jq and JavaScript count.
+func decimal(token int64) string { return strconv.FormatInt(token, 10) }
+
+// tells adds the variables that tell the command about its lock.
+func (t *task) tells(left, maxHold time.Duration, more ...string) {
+	if maxHold > 0 {
+		left = maxHold // the hold began a round trip ago: whole seconds allow for that
+	}
+	t.env = slices.Concat(more, []string{"MONGOLOCK_KEY=" + t.key, "MONGOLOCK_DEADLINE=" + strconv.FormatInt(time.Now().Add(left).Unix(), 10)})
+}
+
+// environment is the command's: this process's own without passwords, and what t.tells.
+func (t *task) environment() []string {
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, uri, _ := strings.Cut(v, "=")
+		if t.PassURI || name != "MONGOLOCK_URI" && name != "MONGODB_URI" {
+			return false
+		}
+		_, password := (&connection{URI: uri}).secret()
+		return password != "" && strings.Contains(uri, "@")
+	})
+	return append(own, t.env...)
+}
+
 // noteOf returns the command's name and the plain words after it, up to the first option: that is what
 // is run, such as the script of an interpreter. What follows may be secret.
 func noteOf(command []string) string {
-	words := []string{shown(command[0])}
+	words := []string{clean(command[0])}
 	for _, arg := range command[1:] {
 		if !plainWord.MatchString(arg) {
 			words = append(words, "…")
@@ -159,73 +210,3 @@ func noteOf(command []string) string {
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./-]{0,99}$`)
-
-// A teller reports what happens to the lease.
-type teller struct {
-	w      io.Writer
-	asJSON bool
-	key    string
-}
-
-// tell reports an event: in text only if a person has to know it.
-func (t teller) tell(event, text string, more map[string]any) {
-	if !t.asJSON {
-		if text != "" {
-			fmt.Fprintf(t.w, "mongolock: %s\n", text)
-		}
-		return
-	}
-	line := map[string]any{"event": event, "key": t.key, "at": time.Now().UTC().Format(time.RFC3339Nano)}
-	if text != "" {
-		line["text"] = text
-	}
-	maps.Copy(line, more)
-	p := printer{w: t.w}
-	_ = p.encode(line) // standard error may be closed: then the line is lost
-}
-
-// untilSignal returns a context that a signal ends, with the signal as its cause.
-func untilSignal() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-	over, ended := make(chan struct{}), make(chan struct{})
-	go func() { // ends with stop
-		defer close(ended)
-		defer cancel(nil)
-		select {
-		case s := <-signals:
-			cancel(&signalError{s.(syscall.Signal)})
-			return
-		case <-over:
-		}
-		select { // one that came just before
-		case s := <-signals:
-			cancel(&signalError{s.(syscall.Signal)})
-		default:
-		}
-	}()
-	return ctx, sync.OnceFunc(func() {
-		signal.Stop(signals)
-		close(over)
-		<-ended
-	})
-}
-
-// begun ends the time in which signals end ctx, and returns an error if one came.
-func begun(ctx context.Context, caught func()) error {
-	caught()
-	var s *signalError
-	if errors.As(context.Cause(ctx), &s) {
-		return &exitError{code: exitSignal + int(s.signal), told: true, unbegun: true}
-	}
-	return nil
-}
-
-type signalError struct{ signal syscall.Signal }
-
-func (e *signalError) Error() string { return e.signal.String() }

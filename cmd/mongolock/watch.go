@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -88,15 +87,24 @@ func (c *watchCmd) now() time.Time { return time.Now().Add(c.ahead) }
 // since returns the changes from before to now, by key.
 func (now snapshot) since(before snapshot, at time.Time) []change {
 	var all []change
-	keys := map[string]bool{}
-	for key := range now {
-		keys[key] = true
+	keys := maps.Clone(before)
+	if keys == nil {
+		keys = snapshot{}
 	}
-	for key := range before {
-		keys[key] = true
-	}
+	maps.Copy(keys, now)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		all = append(all, changesOf(key, before[key], now[key], at)...)
+	}
+	return all
+}
+
+// live returns the holders that count, by their IDs.
+func live(s mongolock.Status) map[string]mongolock.Holder {
+	all := map[string]mongolock.Holder{}
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			all[h.ID] = h
+		}
 	}
 	return all
 }
@@ -105,34 +113,25 @@ func changesOf(key string, before, now mongolock.Status, at time.Time) []change 
 	if !now.Now.IsZero() {
 		at = now.Now
 	}
-	was, is := map[string]mongolock.Holder{}, map[string]mongolock.Holder{}
-	for _, h := range before.Holders {
-		if before.Live(h) {
-			was[h.ID] = h
-		}
-	}
+	was, is := live(before), live(now)
 	var all []change
 	add := func(kind string, h mongolock.Holder, text string) {
 		all = append(all, change{at.UTC(), kind, key, h.Owner, h.Note, text})
 	}
 	for _, h := range now.Holders {
-		if now.Live(h) {
-			is[h.ID] = h
-		} else if _, ok := was[h.ID]; ok && !h.Released {
+		if _, ok := was[h.ID]; ok && !now.Live(h) && !h.Released {
 			add("ran out", h, "")
 			delete(was, h.ID)
 		}
 	}
 	for _, h := range before.Holders {
-		if _, ok := was[h.ID]; !ok {
-			continue
-		}
-		if _, ok := is[h.ID]; !ok {
+		_, was := was[h.ID]
+		if _, is := is[h.ID]; was && !is {
 			add("freed", h, "after "+span(at.Sub(h.Since)))
 		}
 	}
 	for _, h := range now.Holders {
-		if _, ok := is[h.ID]; !ok {
+		if !now.Live(h) {
 			continue
 		}
 		old, known := was[h.ID]
@@ -170,89 +169,61 @@ func newWaiters(before, now mongolock.Status, at time.Time) (all []change) {
 	return all
 }
 
-// Run shows keys until it is interrupted.
-func (c *watchCmd) Run(a *app) error {
+func (c *watchCmd) check() error {
 	if c.Every != nil && *c.Every < 10*time.Millisecond {
 		return exitf(exitUsage, "--every=%v: must be at least 10ms", *c.Every)
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	err := a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
-		locks := d.collection(&a.connection, "locks")
-		out := newLookout(ctx, c.Prefix, c.Every, d.db.Collection(locks.Name()+".wake"), client.Feed())
-		defer out.close()
-		p := a.printer(keyHeading...)
-		if p.tty && !c.Lines {
-			return c.screen(ctx, a, client, p, out)
-		}
-		return c.lines(ctx, a, client, p, out)
-	})
-	return watched(ctx, err)
+	return nil
 }
 
-// watched returns the error of a command that a signal ends.
-func watched(ctx context.Context, err error) error {
-	var s *signalError
-	if errors.As(context.Cause(ctx), &s) && s.signal == interrupt {
-		return nil // the usual end of watch
-	}
-	return refusedBy(ctx, err)
-}
-
-// lines writes each change. A failed look is reported, and repeated.
-func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, p *printer, out *lookout) error {
-	p.tty = false // a line is written when it happens, not when the table is complete
-	before, err := c.look(ctx, client)
+// Run shows keys until it is interrupted.
+func (c *watchCmd) Run(a *app) error {
+	a.watching = true
+	locks, client, err := a.locks()
 	if err != nil {
 		return err
 	}
-	failed := false
-	changes := before.since(nil, a.begun)
+	out := newLookout(a.ctx, c.Prefix, c.Every, locks.Database().Collection(locks.Name()+".wake"), client.Feed())
+	defer out.close()
+	p := a.printer(keyHeading...)
+	if p.tty && !c.Lines {
+		return c.screen(a, client, p, out)
+	}
+	return c.lines(a, client, p, out)
+}
+
+// lines writes each change. A failed look is reported, and repeated.
+func (c *watchCmd) lines(a *app, client *mongolock.Client, p *printer, out *lookout) error {
+	p.tty = false // a line is written when it happens, not when the table is complete
+	before, err := c.look(a.ctx, client)
+	if err != nil {
+		return err
+	}
+	var fails failures
+	changes := before.since(nil, time.Now())
 	for {
 		for _, ch := range changes {
-			if err := c.say(p, ch); err != nil {
+			if err := p.row(ch, ch.cells("2006-01-02T15:04:05.000Z")...); err != nil {
 				return err
 			}
 		}
-		out.listen(ctx)
+		out.listen(a.ctx)
 		if text, news := out.state(); news {
-			fmt.Fprintf(a.stderr, "mongolock: %s\n", text)
+			a.say("%s", text)
 		}
-		if !out.wait(ctx, len(changes) > 0) {
-			return nil
+		if !out.wait(a.ctx, len(changes) > 0) {
+			return a.ctx.Err()
 		}
-		now, err := c.look(ctx, client)
+		now, err := c.look(a.ctx, client)
 		changes = nil
-		switch {
-		case err == nil:
-			changes = now.since(before, c.now())
-			before = now
-		case ctx.Err() == nil && !failed:
-			fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
+		if !fails.tell(a, err) {
+			changes, before = now.since(before, c.now()), now
 		}
-		failed = err != nil
 	}
 }
 
-func (c *watchCmd) say(p *printer, ch change) error {
-	kind := ch.Kind
-	if p.colour && ch.tone() != plain {
-		kind = string(ch.tone()) + kind + reset
-	}
-	return p.row(ch, cell{text: ch.At.Format("2006-01-02T15:04:05.000Z")}, cell{text: kind}, cell{text: shown(ch.Key)},
-		cell{text: shown(ch.Owner)}, cell{text: shown(ch.Text)}, cell{text: shown(ch.Note)})
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+func (c change) cells(layout string) []cell {
+	return []cell{{text: c.At.Format(layout)}, {c.Kind, c.tone()}, {text: c.Key}, {text: c.Owner}, {text: c.Text}, {text: c.Note}}
 }
 
 // The terminal's alternate screen, on which the table is drawn; the old contents come back
@@ -266,20 +237,20 @@ const (
 )
 
 // screen draws a table of all keys at each look.
-func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client, p *printer, out *lookout) error {
+func (c *watchCmd) screen(a *app, client *mongolock.Client, p *printer, out *lookout) error {
 	fmt.Fprint(a.stdout, enterScreen)
 	defer fmt.Fprint(a.stdout, leaveScreen)
 	var last []change
 	var before snapshot
 	for {
-		now, err := c.look(ctx, client)
-		out.listen(ctx)
+		now, err := c.look(a.ctx, client)
+		out.listen(a.ctx)
 		status, _ := out.state()
 		status, _, _ = strings.Cut(status, ":")
 		known := len(last)
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case a.ctx.Err() != nil:
+			return a.ctx.Err()
 		case err != nil:
 			status, now = "cannot look, trying again: "+sentence(err), before
 		case before != nil:
@@ -288,14 +259,16 @@ func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client,
 		changed := len(last) > known
 		last = last[max(0, len(last)-5):]
 		before = now
-		c.draw(a, p, now, last, status)
-		if !out.wait(ctx, changed) {
-			return nil
+		if err := c.draw(a, p, now, last, status); err != nil {
+			return err
+		}
+		if !out.wait(a.ctx, changed) {
+			return a.ctx.Err()
 		}
 	}
 }
 
-func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status string) {
+func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status string) error {
 	width, height, err := term.GetSize(int(os.Stdout.Fd()))
 	if err != nil {
 		width, height = 80, 24
@@ -308,20 +281,22 @@ func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status 
 			held++
 		}
 		if !v.Free || v.awaited() > 0 {
-			p.rows = append(p.rows, v.rows(!v.Free)...)
+			for _, row := range v.rows(!v.Free) {
+				p.rows = append(p.rows, shownRow(row))
+			}
 		}
 	}
-	table := p.table()
+	lines := append([]string{clean(fmt.Sprintf("%s · %d held · %s", strings.TrimSpace("mongolock watch "+c.Prefix), held, status)), ""}, p.table()...)
 	p.rows = nil
-	lines := append([]string{fmt.Sprintf("%s · %d held · %s", strings.TrimSpace("mongolock watch "+shown(c.Prefix)), held, status), ""}, table...)
 	if room := height - len(last) - 2; len(lines) > room && room > 0 {
 		lines = append(lines[:room-1], fmt.Sprintf("… %d more", len(lines)-room+1))
 	}
 	if len(last) > 0 {
 		lines = append(lines, "")
 		for _, ch := range last {
-			lines = append(lines, fmt.Sprintf("%s  %-8s %s  %s %s", ch.At.Format("15:04:05"), ch.Kind, shown(ch.Key), shown(ch.Owner), shown(ch.Text)))
+			lines = append(lines, clean(fmt.Sprintf("%s  %-8s %s  %s %s", ch.At.Format("15:04:05"), ch.Kind, ch.Key, ch.Owner, ch.Text)))
 		}
 	}
-	fmt.Fprint(a.stdout, home+strings.Join(lines, clearLine+"\r\n")+clearLine+clearBelow)
+	_, err = fmt.Fprint(a.stdout, home+strings.Join(lines, clearLine+"\r\n")+clearLine+clearBelow)
+	return err
 }
