@@ -28,7 +28,7 @@ type core struct {
 	keys    swept.Map[string, *key]
 	held    *Hold // the first of those that are not settled
 	waiting int   // callers in all queues
-	calls   int   // under way
+	calls   int   // under way, without renewals
 
 	candidates int // those of package leader among the callers that wait
 
@@ -43,6 +43,7 @@ type core struct {
 	draining bool // nobody may wait any more, and no claim begins
 	shut     bool // every lease is given back
 	shutMany bool // that are several
+	toldSlow bool // the log has it that a TTL is too short
 	cut      bool // no call begins any more
 }
 
@@ -147,6 +148,7 @@ type Call struct {
 	debt   *debt
 	then   look     // Look
 	asked  []*Asker // RenewAll
+	slow   alarm    // RenewAll: others go beside it from then on
 
 	told   []store.Notice // Release: who was told beside it
 	toldAt moment
@@ -240,7 +242,9 @@ func (c *core) doneWith(r *Ready) {
 // call has the store called until then.
 func (c *core) call(call *Call, until moment) {
 	call.Sent, call.Until = c.now, until
-	c.calls++
+	if call.Kind != RenewAll { // one that is slow changes nothing of what is given back
+		c.calls++
+	}
 	if call.inline {
 		c.ready.Inline = call
 	} else {
@@ -250,7 +254,9 @@ func (c *core) call(call *Call, until moment) {
 
 // answered takes in the answer of a call.
 func (c *core) answered(call *Call) {
-	c.calls--
+	if call.Kind != RenewAll {
+		c.calls--
+	}
 	switch call.Kind {
 	case Claim:
 		c.claimed(call)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"math/bits"
 	"slices"
@@ -31,6 +32,7 @@ type renewals struct {
 // A renewal is the place of a hold in the schedule.
 type renewal struct {
 	renewing *Call    // under way
+	slower   *Call    // another one, which began before and is slow
 	wants    []*Asker // want a renewal that begins after they came
 
 	due   moment
@@ -67,6 +69,8 @@ type (
 		group *group
 	}
 )
+
+var errSlow = errors.New("no answer yet")
 
 // repeatParts is how many renewals take the place of one that failed.
 const repeatParts = 16
@@ -163,18 +167,37 @@ func (c *core) take(g *group, due moment, in time.Duration) (batch []*Hold, more
 	return batch, g.due.dueBy(g.soon)
 }
 
-// renew sends one renewal for all of batch.
+// renew sends one renewal for all of batch. One that is slow is not cut off when the next goes beside it: the server
+// would have done its work for nothing, and the next one would have to open a connection.
 func (c *core) renew(batch []*Hold) *Call {
-	limit := maxCall
+	patience := maxCall
 	call := &Call{Kind: RenewAll, Batch: batch}
 	for _, h := range batch {
 		c.unplan(h)
 		h.renewing = call
-		limit = min(limit, h.term.patience(c.now))
+		patience = min(patience, h.term.patience(c.now))
 	}
 	c.asked++
-	c.call(call, c.now.Add(limit))
+	c.call(call, c.now.Add(maxCall))
+	call.slow.of = call
+	c.set(&call.slow, c.now.Add(patience))
 	return call
+}
+
+// ring has the holds renewed again beside a renewal that is slow.
+func (call *Call) ring(c *core) {
+	c.health.gotNone()
+	var failed []*Hold
+	for _, h := range call.Batch {
+		if h.renewing != call || h.err != nil || h.term.over(c.now) || h.Terms.NoRenewal {
+			continue
+		}
+		if h.slower != nil && !slices.Contains(c.ready.Cut, h.slower) { // two are enough: each has a connection
+			c.ready.Cut = append(c.ready.Cut, h.slower)
+		}
+		h.slower, failed = call, append(failed, h)
+	}
+	c.goOnAfter(call, failed, errSlow)
 }
 
 // renewNow renews a hold for somebody who waits for it, or because of what was read: after the renewal that is under
@@ -201,30 +224,82 @@ func (c *core) renewFor(h *Hold) {
 // renewed takes in the answers to a renewal. One after the deadline does not move that: the holder was told that the
 // lease is over, or is about to be.
 func (c *core) renewed(call *Call) {
-	c.pace.answered(len(call.Batch), c.now.Sub(call.Sent))
-	if slices.ContainsFunc(call.Answers, func(a store.Renewed) bool { return a.Err == nil || store.IsVerdict(a.Err) }) {
+	inTime := call.slow.at != 0
+	c.set(&call.slow, 0)
+	switch {
+	case slices.ContainsFunc(call.Answers, func(a store.Renewed) bool { return a.Err == nil || store.IsVerdict(a.Err) }):
 		if c.health.gotAnswer(c.now, c.failedRenewals()) {
 			c.renewAgain()
 			c.storeAnswers()
 		}
-	} else {
+	case inTime:
 		c.health.gotNone()
 	}
 	var failed []*Hold
+	var err error
 	for i, h := range call.Batch {
+		if h.slower == call {
+			h.slower = nil
+		}
+		if again := c.renewedOne(h, call, call.Answers[i]); again && h.renewing == call {
+			failed, err = append(failed, h), call.Answers[i].Err
+		}
+	}
+	c.goOnAfter(call, failed, err)
+}
+
+// renewedOne takes in one of them, and reports whether the renewal is repeated. Another one may have gone beside it.
+func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool) {
+	if len(answer.Line) > 0 {
+		h.line = answer.Line
+		h.heardWaiter()
+	}
+	held := h.err == nil && !h.term.over(c.now)
+	switch {
+	case answer.Err != nil, held && call.Sent < h.term.renewed:
+		h.term.mayBeProlonged(c.now)
+	case held:
+		due := h.term.prolonged(call.Sent, c.now, answer.Left)
+		if !h.Terms.NoRenewal {
+			c.plan(h, due)
+		}
+		if h.slower != nil {
+			c.answerAll(h, h.slower.asked, nil)
+		}
+	default:
+		h.term.late(c.now)
+		c.tooLate(h, c.now.Sub(call.Sent))
+	}
+	if cause := verdict(answer.Err); cause != nil {
+		c.end(h, cause)
+	}
+	c.answerAll(h, call.asked, cmp.Or(h.err, answer.Err))
+	return h.err == nil && held && answer.Err != nil && !h.Terms.NoRenewal
+}
+
+// goOnAfter goes on when a renewal was answered, or is slow: some have failed because of err.
+func (c *core) goOnAfter(call *Call, failed []*Hold, err error) {
+	c.pace.answered(len(call.Batch), c.now.Sub(call.Sent))
+	var first []*Hold
+	for _, h := range failed {
+		if h.term.failed(c.now) {
+			first = append(first, h)
+		}
+	}
+	if len(first) > 0 {
+		c.say(slog.LevelWarn, "mongolock: renewal failed, trying again", "lease", first[0], "leases", len(first), "error", err)
+	}
+	for _, h := range call.Batch {
 		if h.renewing != call {
 			continue
 		}
 		h.renewing = nil
-		switch again := c.renewedOne(h, call, call.Answers[i]); {
+		switch {
 		case len(h.wants) == 0:
-			if again {
-				failed = append(failed, h)
-			}
 		case h.err == nil:
 			c.renewFor(h) // there is no repetition before
 		default:
-			c.refuse(h, h.wants)
+			c.answerAll(h, h.wants, h.err)
 			h.wants = nil
 		}
 	}
@@ -236,46 +311,23 @@ func (c *core) renewed(call *Call) {
 	}
 }
 
-// renewedOne takes in one of them, and reports whether the renewal is repeated.
-func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool) {
-	if len(answer.Line) > 0 {
-		h.line = answer.Line
-		h.heardWaiter()
+// tooLate says, once for a client, that a renewal was granted when the lease was over, and with which TTL it would not
+// have been.
+func (c *core) tooLate(h *Hold, took time.Duration) {
+	if c.toldSlow || !errors.Is(h.err, ErrNotRenewed) {
+		return
 	}
-	held := h.err == nil && !h.term.over(c.now)
-	switch {
-	case answer.Err != nil:
-		if first := h.term.failed(c.now); first && held && verdict(answer.Err) == nil {
-			c.say(slog.LevelWarn, "mongolock: renewal failed, trying again", "lease", h, "error", answer.Err)
-		}
-	case held:
-		due := h.term.prolonged(call.Sent, c.now, answer.Left)
-		if !h.Terms.NoRenewal {
-			c.plan(h, due)
-		}
-	default:
-		h.term.late(c.now)
-	}
-	if cause := verdict(answer.Err); cause != nil {
-		c.end(h, cause)
-	}
-	for _, a := range call.asked {
-		switch {
-		case h.err != nil:
-			c.answer(a, nil, h.fault("renew", h.err))
-		case answer.Err != nil:
-			c.answer(a, nil, h.fault("renew", answer.Err))
-		default:
-			c.answer(a, nil, nil)
-		}
-	}
-	return h.err == nil && held && answer.Err != nil && !h.Terms.NoRenewal
+	c.toldSlow = true
+	c.say(slog.LevelWarn, "mongolock: a renewal was granted when its lease was over: the TTL is too short for this store", "lease", h, "took", took, "ttl", h.Terms.TTL, "enough", max(4*took, 2*h.Terms.TTL).Round(time.Second))
 }
 
-// refuse answers those who want a renewal of a hold that has ended.
-func (c *core) refuse(h *Hold, all []*Asker) {
+// answerAll answers those who wait for a renewal of a hold.
+func (c *core) answerAll(h *Hold, all []*Asker, err error) {
+	if err != nil {
+		err = h.fault("renew", err)
+	}
 	for _, a := range all {
-		c.answer(a, nil, h.fault("renew", h.err))
+		c.answer(a, nil, err)
 	}
 }
 

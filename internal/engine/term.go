@@ -18,7 +18,7 @@ type term struct {
 	deadline moment        // it is trusted until then
 	expiry   moment        // the store may honour it until then
 	renewed  moment        // when the last renewal that was granted was sent; zero: none was
-	took     time.Duration // how long that renewal took
+	took     time.Duration // how long renewals take, or else the claim
 	failing  bool          // the last renewal failed
 
 	maxHold moment // ends the lease although it is renewed; zero: nothing does
@@ -28,7 +28,7 @@ type term struct {
 // granted begins the term of a claim that was sent at sent and granted now for left. Trust begins
 // with the sending: the time that the reply took is already paid for.
 func (t *term) granted(sent, now moment, left time.Duration) (due moment) {
-	t.deadline, t.expiry = sent.Add(left-t.margin), now.Add(withDrift(t.ttl))
+	t.deadline, t.expiry, t.took = sent.Add(left-t.margin), now.Add(withDrift(t.ttl)), now.Sub(sent)
 	return max(t.due(sent, left), now)
 }
 
@@ -36,7 +36,7 @@ func (t *term) granted(sent, now moment, left time.Duration) (due moment) {
 // granted now for left. It returns when the next one is due.
 func (t *term) prolonged(sent, now moment, left time.Duration) (due moment) {
 	t.late(now)
-	t.took, t.renewed = now.Sub(sent), sent
+	t.took, t.renewed = max(now.Sub(sent), t.took-t.took/4), sent
 	t.deadline = max(t.deadline, sent.Add(left-t.margin))
 	return max(t.due(sent, left), now.Add(t.ttl/200))
 }
@@ -45,14 +45,20 @@ func (t *term) prolonged(sent, now moment, left time.Duration) (due moment) {
 // one before had not failed.
 func (t *term) failed(now moment) (first bool) {
 	first = !t.failing
-	t.late(now)
+	t.mayBeProlonged(now)
 	t.failing = true
 	return first
 }
 
 // late records an answer that came when the deadline had passed. It does not move it: the holder was told
 // that the term is over, or is about to be.
-func (t *term) late(now moment) { t.expiry, t.failing = now.Add(withDrift(t.ttl)), false }
+func (t *term) late(now moment) {
+	t.mayBeProlonged(now)
+	t.failing = false
+}
+
+// mayBeProlonged records that the store may have applied a renewal up to now.
+func (t *term) mayBeProlonged(now moment) { t.expiry = now.Add(withDrift(t.ttl)) }
 
 // due is a third of the TTL after the last renewal was sent, so that slow answers do not add up, or when
 // half of the time is over for which the term may be trusted, if that is sooner. It is sooner with a large
@@ -91,19 +97,17 @@ func (t *term) why() error {
 	return ErrNotRenewed
 }
 
-// patience is how long the store may take to answer a renewal that is sent now: a tenth of the TTL, so that
-// one that hangs costs an attempt and not the lease. A repeated renewal has a third of the time that is
-// left, so that the last attempts begin shortly before the end. If the last renewal was slow but was
-// answered, the next one may take twice as long, up to a third of the TTL. MaxHold cuts it off no sooner: an
-// answer that is not waited for looks like an election, and then others cannot judge by the clock when the
-// holder is over.
+// patience is how long the store may take to answer a renewal that is sent now, before another one goes beside it: a
+// tenth of the TTL, so that one that hangs costs an attempt and not the lease. For a repeated renewal it is a third of
+// the time that is left, so that the last attempts begin shortly before the end. Where they take longer but are answered,
+// it is three times that, up to two fifths of the TTL.
 func (t *term) patience(now moment) time.Duration {
 	left := t.deadline.Sub(now)
 	most := max(left/3, t.ttl/50)
 	if !t.failing {
 		most = min(most, t.ttl/10)
 	}
-	most = max(most, min(2*t.took, t.ttl/3))
+	most = max(most, min(3*t.took, t.ttl*2/5))
 	return max(min(most, left), time.Millisecond)
 }
 

@@ -236,7 +236,9 @@ Granted(p) ==
      ELSE UNCHANGED <<drawn, last>>
   /\ UNCHANGED <<now, election, skew, doc, safe, refuses, net, seen, settled>>
 
-\* renew: one at a time; an unanswered one is given up
+\* renew: one at a time; an unanswered one is given up. The library sends others beside one that is slow and takes the answer
+\* of each. That is no more: the answer of an earlier one gives no more trust than that of a later one, which this model allows
+\* as soon as the later one is in the log, and one that the later one has overtaken is refused, by its beat.
 Renew(p) ==
   /\ "renew" \in Rows /\ InHand(p) /\ now < proc[p].trust
   /\ proc[p].n < MaxBeats

@@ -72,7 +72,7 @@ LetsGo    == {"release", "leave", "min-hold"}
 InNobody  == {"note", "look", "delete"}      \* about no attempt
 
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
-          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1, offered |-> FALSE]
+          bound |-> 0, next |-> 0, beat |-> 0, ran |-> 0, renews |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, again |-> -1, offered |-> FALSE]
 Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, line |-> <<>>, permits |-> 0, lasts |-> [i \in Ids |-> 0]]
 Clients == {History.commands[k][6] : k \in DOMAIN History.commands}
 
@@ -122,15 +122,16 @@ SendClaim(c, told, shown) ==
   /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from, !.offered = TakesOffer(c)])
 
 \* The lease was in hand when its client began with the renewal. The driver may hold that back, while it knows of no primary; and
-\* one that was answered, but left too little, is repeated once in the same call (again is when that one began).
+\* one that was answered, but left too little, is repeated once in the same call (again is when that one began). Another goes
+\* beside one that is slow, and may overtake it (renews is when the one with the greatest beat was sent).
 SendRenew(c) ==
   LET a == proc[c.p] IN
   /\ Need(\/ a.phase \in {"has", "won"} /\ a.told < 0
           \/ a.told >= c.began
           \/ a.again >= 0 /\ a.told >= a.again, "it renews a lease that is not in hand")
   /\ Need(c.earlier, "it does not ask for an earlier beat")
-  /\ Need(c.beat > a.beat, "its beat is not greater than all before")
-  /\ Of(c.p, [a EXCEPT !.beat = c.beat, !.again = -1])
+  /\ Need(c.beat > a.beat \/ c.began < a.renews, "its beat is not greater than all before")
+  /\ Of(c.p, [a EXCEPT !.beat = Max(@, c.beat), !.renews = IF c.beat > a.beat THEN now' ELSE @, !.again = -1])
 
 \* By the user at any time, for that says that the work has stopped; by the engine a margin after it said that the lease
 \* is over, or if nobody was given it.
@@ -250,8 +251,8 @@ Run(k, term, hit, clock, o) ==
           /\ UNCHANGED <<doc, tail, refuses, settled>>
   /\ drawn' = IF hit /\ c.op \in Claims THEN Append(SelectSeq(drawn, LAMBDA i : i # c.id), c.id) ELSE drawn
   /\ IF ~hit \/ c.p = 0 THEN UNCHANGED proc
-     ELSE CASE c.op \in Claims -> Of(c.p, [a EXCEPT !.bound = Bound(c, clock), !.beat = c.beat])
-            [] c.op = "renew" -> Of(c.p, [a EXCEPT !.next = Max(@, Bound(c, clock))])
+     ELSE CASE c.op \in Claims -> Of(c.p, [a EXCEPT !.bound = Bound(c, clock), !.beat = c.beat, !.ran = c.beat])
+            [] c.op = "renew" -> Of(c.p, [a EXCEPT !.next = Max(@, Bound(c, clock)), !.ran = c.beat])
             [] c.op \in Undoes -> Of(c.p, [a EXCEPT !.found = TRUE])
             [] OTHER -> UNCHANGED proc
   /\ looks' = IF shows THEN looks \cup {[k |-> k, saw |-> Sights(IF c.majorly THEN safe ELSE after)]} ELSE looks
@@ -260,7 +261,7 @@ Run(k, term, hit, clock, o) ==
 \* Renewals count once a majority has them, if the lease is still trusted then.
 Trusted(p) ==
   LET a == proc[p] IN
-  IF a.next = 0 \/ safe'.holders[p].mode = "none" \/ safe'.holders[p].beat < a.beat THEN a
+  IF a.next = 0 \/ safe'.holders[p].mode = "none" \/ safe'.holders[p].beat < a.ran THEN a
   ELSE [a EXCEPT !.trust = IF a.phase = "has" /\ now' >= a.trust THEN @ ELSE Max(@, a.next - Margin), !.next = 0]
 
 CommitAll(left) ==

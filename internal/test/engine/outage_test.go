@@ -93,8 +93,8 @@ func TestControlAnOutageOfTheWholeTTLLosesEveryLease(t *testing.T) {
 	assert.Equal(t, 3, lostIn(t, 10*time.Second, time.Second, 10*time.Second, outages["nothing is answered"]))
 }
 
-// Both would begin in the instant in which the first attempt is given up. If the attempt of the
-// call fails too, it is repeated.
+// Both would begin in the instant in which the first attempt is found to be slow. If the attempt of the
+// call is slow too, another one goes beside it, and answers it.
 func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 	for i := range 40 {
 		lab.Test(t, func(t *testing.T, b *lab.Store) {
@@ -108,7 +108,7 @@ func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 			})
 			time.Sleep(11 * time.Second)
 			err := l.Renew(t.Context())
-			assert.Equal(t, hanging == 2, err != nil, err)
+			assert.NoError(t, err)
 			time.Sleep(time.Second)
 			assert.Equal(t, hanging+1, b.Count(lab.Renew))
 			assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +32,11 @@ type Server struct {
 	db    *docdb.DB
 	news  map[string]chan struct{} // by collection: closed with its next write
 	ahead time.Duration            // its clock, before that of the process
+	slow  atomic.Int64             // see Slow
 }
+
+// Slow makes the server take that time for each command, whether or not its client still waits.
+func (s *Server) Slow(d time.Duration) { s.slow.Store(int64(d)) }
 
 // before2026 is why the clock may have to be ahead: tokens of a time before 2020 are negative,
 // and virtual time begins in 2000.
@@ -141,6 +146,7 @@ func (s *Server) serve(conn net.Conn, over <-chan struct{}) {
 		if err != nil {
 			return
 		}
+		time.Sleep(time.Duration(s.slow.Load())) // virtual, in a bubble
 		reply, err := s.answer(message, over)
 		if err != nil {
 			return
