@@ -2,187 +2,175 @@ package schedule
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
-// farAhead is how far in the future a job may be decided. A job decided further ahead shows
-// that a clock was wrong.
-const farAhead = 24 * time.Hour
+const (
+	// farAhead is how far in the future a job may be decided. A job decided further ahead shows
+	// that a clock was wrong.
+	farAhead = 24 * time.Hour
 
-// aimFirst sets the due time to claim first, after the job was read.
-func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen jobs.State, now time.Time) {
-	j.due, j.mark, j.sure = j.after(now), time.Time{}, false
-	s.takeStale(j)
-	if !seen.Known {
-		return
-	}
-	if full, ahead := s.isAhead(ctx, j, seen); ahead {
-		recent, isRecent := latest(j.plan, now.Add(-wrongBy), now)
-		if isRecent && full.Known && !ran(full, recent) {
-			j.due = recent
-		}
-		return
-	}
-	if seen.Plan != j.plan.String() { // due times that have passed were not those of this plan
-		j.floor = now
-	}
-	s.catchUp(j, seen, now)
+	// mostPlans bounds the plans of a document: then a process that starts with another one waits
+	// until the due times of the older ones are decided.
+	mostPlans = 16
+)
+
+// A pick is the due time to claim next, or to wait for, and what its claim drops.
+type pick struct {
+	due     time.Time
+	first   time.Time // the first due time that is not decided: due, or one that it drops
+	verdict Outcome
+	drops   []jobs.Drop
 }
 
-// aim sets the due time of a job whose own one may be wrong by now: to the one to claim, or to
-// the one to wait for.
-func (s *Scheduler) aim(ctx context.Context, j *job) error {
-	now := s.store.Now()
-	stale := s.takeStale(j)
-	behind := due(j.after(j.due), now)
-	switch {
-	case stale:
-	case !j.each:
-		j.due = s.target(j, j.due.Add(-time.Millisecond), now)
-		return nil
-	case !behind:
-		return nil
-	case j.sure:
-		j.due = s.target(j, j.mark, now)
-		return nil
-	}
-	state, err := s.read(ctx, j)
-	switch {
-	case err != nil:
-		s.setStale(j)
-		return err
-	case state.Paused: // Resume decides what has come by then
-		s.setStale(j)
-		j.due, j.mark, j.sure = j.after(now), time.Time{}, false
-		return nil
-	case j.busy(state):
-		s.setStale(j)
-		return errAtWork
-	case !j.beside && !j.once && state.Busy != "": // a run has died, and is repeated first
-		s.setStale(j)
-		s.readAt(j, now.Add(time.Second))
-		return errAtWork
-	}
-	if _, ahead := s.isAhead(ctx, j, state); !ahead {
-		s.catchUp(j, state, now)
-	}
-	return nil
-}
-
-// catchUp sets the due time to the one to go on with, according to the document.
-func (s *Scheduler) catchUp(j *job, seen jobs.State, now time.Time) {
-	switch {
-	case !seen.Known:
-		return
-	case seen.Decided.After(now.Add(wrongBy)): // this process's sample of the clock is old
-		j.due, j.mark, j.sure = j.after(now), time.Time{}, false
-		return
-	}
-	j.mark, j.sure = seen.Decided, true
-	j.due = s.target(j, later(seen.Decided, j.floor), now)
-}
-
-// target returns the due time to go on with, if those up to one are decided. It is the latest
-// that has come. With Each it is the first, or if that is too late, the latest of those that are
-// too late: the claim of that one drops all of them.
-func (s *Scheduler) target(j *job, decided, now time.Time) time.Time {
-	if j.each && j.maxLate == 0 {
-		return j.after(decided)
-	}
+// pick picks a due time, if those up to mark are decided. It is the latest that has come; with Each
+// the first, or if that is too late, the latest of those that are too late.
+func (j *job) pick(mark, now time.Time, jitter time.Duration) pick {
+	resumed := j.plans.resumed()
+	lo := later(mark, resumed) // what a pause overtook does not run
+	allowed := j.maxLate + jitter
+	p := pick{due: j.after(lo), first: j.after(mark)}
+	come := now
 	if j.each {
-		now = now.Add(-s.allowed(j))
+		come = now.Add(-allowed)
 	}
-	if last, come := latest(j.times(), decided, now); come {
-		return last
+	if last, is := latest(j.times(), lo, come); is && (!j.each || j.maxLate > 0) {
+		p.due = last
 	}
-	return j.after(decided)
+	if !due(p.due, now) {
+		return p
+	}
+	plain, why := Plan(j.plans), "later due times came before they could run" // a call of RunNow runs with the due time after it
+	hi := p.due.Add(-time.Millisecond)
+	if j.tooLate(p.due, now, jitter) {
+		p.verdict, plain, why, hi = TooLate, j.times(), "they were later than MaxLate allows", p.due
+	}
+	d := jobs.Drop{Why: why}
+	addDue(&d, j.times(), mark, earlier(resumed, hi))
+	addDue(&d, plain, lo, hi)
+	if d.Count > 0 && j.ahead.IsZero() {
+		p.drops = []jobs.Drop{d}
+	}
+	return p
 }
 
-// allowed returns how late a due time may begin.
-func (s *Scheduler) allowed(j *job) time.Duration { return j.maxLate + s.jitter }
+// addDue adds the due times of a plan that are after lo and not after hi.
+func addDue(d *jobs.Drop, p Plan, lo, hi time.Time) {
+	last, some := latest(p, lo, hi)
+	if !hi.After(lo) || !some {
+		return
+	}
+	if d.Count == 0 {
+		d.First = p.Next(lo)
+	}
+	d.Last, d.Count = last, d.Count+count(p, lo, hi)
+}
 
-// tooLate reports whether a run that begins by now begins too late.
-func (s *Scheduler) tooLate(j *job, r Run) bool {
-	allowed := s.allowed(j)
-	if r.Due.UnixMilli() == j.asked.Load() {
+// tooLate reports whether a due time is too late to begin now.
+func (j *job) tooLate(at, now time.Time, jitter time.Duration) bool {
+	allowed := j.maxLate + jitter
+	if at.UnixMilli() == j.asked.Load() {
 		allowed += askedLate
 	}
-	return j.maxLate > 0 && r.Attempt == 1 && r.Began.Sub(r.Due) > allowed
+	return j.maxLate > 0 && now.Sub(at) > allowed
 }
 
-// tellDropped reports the due times that the claim of a run has dropped: those after the last that was
-// claimed before, and the run's own if it is too late. Those of a pause are not told.
-func (s *Scheduler) tellDropped(j *job, won jobs.Claimed, r Run, late bool) {
-	plan, hi, why := j.plan, r.Due.Add(-time.Millisecond), "later due times came before they could run"
-	if late { // otherwise the run will do for a call of RunNow before it
-		plan, hi, why = j.times(), r.Due, "they were later than MaxLate allows"
+// learn takes from a job's document what the next claim has to know, for the goroutine that has the job's
+// item. It makes the document if there is none, and writes this process's plan into it, once.
+func (s *Scheduler) learn(ctx context.Context, j *job, seen jobs.State) (jobs.State, error) {
+	seen, err := s.adopt(ctx, j, seen)
+	if err != nil {
+		return seen, err
 	}
-	lo := later(won.Before, j.floor)
-	if lo.IsZero() || late && !lo.Before(r.Due) { // RunNow was called under another plan
-		lo = r.Due.Add(-time.Millisecond)
-	}
-	type part struct {
-		plan   Plan
-		lo, hi time.Time
-	}
-	parts := []part{{plan, lo, hi}}
-	if won.Resumed.After(lo) { // Resume has decided a call of RunNow from before the pause, too
-		parts = []part{{also{j.plan, won.Asked}, lo, won.Paused}, {plan, won.Resumed, hi}}
-	}
-	var first, last time.Time
-	n := 0
-	for _, p := range parts {
-		end, some := latest(p.plan, p.lo, p.hi)
-		if !p.hi.After(p.lo) || !some {
-			continue
+	if j.edition != seen.Edition || j.plans == nil {
+		plans, err := readPlans(seen.Plans, j.plan)
+		if err != nil {
+			return seen, fmt.Errorf("schedule: job %q: %w", j.name, err)
 		}
-		if n == 0 {
-			first = p.plan.Next(p.lo)
-		}
-		last, n = end, n+count(p.plan, p.lo, p.hi)
+		j.edition, j.plans = seen.Edition, plans
 	}
-	if n == 0 {
-		return
+	if !seen.Asked.IsZero() {
+		j.asked.Store(seen.Asked.UnixMilli())
 	}
-	s.logger.Warn("schedule: due times were dropped", "job", j.name, "count", n, "first", first, "last", last, "why", why)
-	s.event(Event{Kind: Dropped, Job: j.name, First: first, Due: last, Count: n})
+	j.mark, j.sure, j.ahead = seen.Decided, true, time.Time{}
+	return seen, s.checkAhead(ctx, j, seen)
 }
 
-// isAhead reports whether the job is decided up to a time that the store's clock has not
-// reached. Then that clock was wrong when a due time was claimed, and no due time before that
-// would run. If the time is far ahead, the next claim takes decided back, and full is the job
-// with its past.
-func (s *Scheduler) isAhead(ctx context.Context, j *job, seen jobs.State) (full jobs.State, ahead bool) {
-	if seen.Decided.Sub(seen.Now) <= wrongBy {
-		return jobs.State{}, false
+// adopt makes a job's document follow this process's plan, if it has not done so before.
+func (s *Scheduler) adopt(ctx context.Context, j *job, seen jobs.State) (jobs.State, error) {
+	s.mu.Lock()
+	proposed, removed := j.proposed, j.removed
+	s.mu.Unlock()
+	own, now := j.plan.String(), s.store.Now()
+	switch {
+	case removed:
+		return seen, errRemoved
+	case seen.Foreign != nil:
+		return seen, seen.Foreign
+	case !seen.Known:
+		var err error
+		if seen, err = s.store.Register(ctx, j.name, own, now); err != nil {
+			return seen, wrap("register", j.name, err)
+		}
+	case proposed:
+		return seen, nil
+	}
+	last := seen.Plans[len(seen.Plans)-1]
+	if last.Plan != own {
+		plans := slices.Clone(seen.Plans)
+		for len(plans) > 1 && !plans[1].From.After(seen.Decided) {
+			plans = plans[1:]
+		}
+		if len(plans) >= mostPlans {
+			return seen, nil
+		}
+		plans = append(plans, jobs.Span{Plan: own, From: later(now, last.From)})
+		if err := s.store.Plan(ctx, j.name, seen.Edition, plans); err != nil {
+			return seen, wrap("change the plan of", j.name, err)
+		}
+		s.logger.Info("schedule: a job has a new plan", "job", j.name, "before", last.Plan, "now", own)
+		seen.Plans, seen.Edition = plans, seen.Edition+1
+	}
+	s.mu.Lock()
+	j.proposed = true
+	s.mu.Unlock()
+	return seen, nil
+}
+
+// checkAhead notices a job that is decided up to a time that the store's clock has not reached. Then that
+// clock was wrong when a due time was claimed, and no due time before that would run. If the time is far
+// ahead, the next claim takes decided back.
+func (s *Scheduler) checkAhead(ctx context.Context, j *job, seen jobs.State) error {
+	if seen.Decided.Sub(seen.Now) <= wrongBy || seen.Now.IsZero() {
+		return nil
 	}
 	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithPast) // by the clock as it is now
 	if err != nil {
-		return jobs.State{}, true
+		return wrap("read", j.name, err)
 	}
-	full = all[0]
+	full := all[0]
 	by := full.Decided.Sub(full.Now)
 	if by <= wrongBy {
-		return jobs.State{}, false
+		return nil
 	}
 	far := by > farAhead
-	s.mu.Lock()
-	told := j.told.Equal(full.Decided)
-	if j.told = full.Decided; far {
-		j.ahead = full.Decided
-	}
-	s.mu.Unlock()
-	if !told {
+	if !j.told.Equal(full.Decided) {
 		s.logger.Warn("schedule: a job is decided up to a time in the future: the database's clock was wrong when that due time was claimed",
 			"job", j.name, "decided", full.Decided, "now", full.Now, "taken back", far)
 	}
-	if !far {
-		full = jobs.State{}
+	if j.told = full.Decided; !far {
+		return nil
 	}
-	return full, true
+	j.ahead, j.mark = full.Decided, full.Now
+	if recent, is := latest(j.plans, full.Now.Add(-wrongBy), full.Now); is && !ran(full, recent) {
+		j.mark = recent.Add(-time.Millisecond)
+	}
+	return nil
 }
 
 // ran reports whether a run of the due time is known.
@@ -190,3 +178,5 @@ func ran(s jobs.State, at time.Time) bool {
 	is := func(r jobs.Run) bool { return r.Due.Equal(at) }
 	return slices.ContainsFunc(s.Runs, is) || slices.ContainsFunc(s.Past, is)
 }
+
+var errRemoved = errors.New("schedule: the job was removed")

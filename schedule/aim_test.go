@@ -14,7 +14,8 @@ import (
 func TestDroppedDueTimesAreCountedUpToAMillion(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		secondly := schedule.Cron("* * * * * *")
-		require.NoError(c, c.store.Register(c.Context(), "job", secondly.String(), c.begin, c.begin))
+		_, err := c.store.Register(c.Context(), "job", secondly.String(), c.begin)
+		require.NoError(c, err)
 		c.until(30 * 24 * time.Hour)
 		var dropped []schedule.Event
 		p := c.process(1, schedule.WithEvents(func(e schedule.Event) {

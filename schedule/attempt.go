@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -20,7 +19,7 @@ const (
 
 	// A process whose claim was refused reads the job later, in case the due time was given
 	// back: after half of the time to the next one, but at most readAfter. If that time is
-	// shorter than often, it reads at most every reread.
+	// shorter than often, it reads at most once a TTL, or every reread.
 	readAfter = 15 * time.Second
 	often     = 10 * time.Second
 	reread    = time.Minute
@@ -29,12 +28,12 @@ const (
 // never stands for the due time after the last one.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// times returns the plan, with the time at which the job was told to run.
+// times returns the plans, with the time at which the job was told to run.
 func (j *job) times() Plan {
 	if asked := j.asked.Load(); asked != 0 {
-		return also{j.plan, time.UnixMilli(asked).UTC()}
+		return also{j.plans, time.UnixMilli(asked).UTC()}
 	}
-	return j.plan
+	return j.plans
 }
 
 // after returns the first due time after t.
@@ -48,72 +47,117 @@ func (j *job) after(t time.Time) time.Time {
 // serve carries out an item. It returns when the item needs nothing more, and its run has
 // ended.
 func (s *Scheduler) serve(ctx, runs context.Context, it item) {
-	j := it.job
 	switch it.task {
 	case readAgain:
 		s.reread(ctx, it.jobs)
-		return
 	case repeatRun:
-		s.takeOver(ctx, runs, j, it.dead, s.take(j))
+		s.repeat(ctx, runs, it.job, it.dead, it.seq)
+	case claimNext:
+		if err := s.attempt(ctx, runs, it.job); err != nil {
+			s.tryLater(ctx, it.job, err)
+		}
+	}
+}
+
+// tryLater puts a job back that could not be read or claimed.
+func (s *Scheduler) tryLater(ctx context.Context, j *job, err error) {
+	s.setStale(j)
+	if j.pause == nil {
+		j.pause = newBackoff()
+	}
+	pause := j.pause.Next()
+	switch {
+	case ctx.Err() != nil, errors.Is(err, errRemoved):
 		return
-	}
-	if err := s.attempt(ctx, runs, j); err != nil && ctx.Err() == nil {
-		if !errors.Is(err, errAtWork) {
-			s.event(Event{Kind: Faulted, Job: j.name, Due: j.due, Err: err})
-			if errors.Is(err, store.ErrForeign) {
-				s.logForeign(err)
-			} else {
-				s.logger.Warn("schedule: a claim failed and will be repeated", "job", j.name, "due", j.due, "error", err)
-			}
+	case errors.Is(err, ErrPlan):
+		pause = pollEvery
+		s.logger.Error("schedule: a job is left to other processes", "error", err)
+		s.event(Event{Kind: Faulted, Job: j.name, Err: err})
+	case errors.Is(err, errAtWork), errors.Is(err, jobs.ErrNotDue):
+	default:
+		s.event(Event{Kind: Faulted, Job: j.name, Due: j.due, Err: err})
+		if errors.Is(err, store.ErrForeign) {
+			s.logForeign(err)
+		} else {
+			s.logger.Warn("schedule: a claim failed and will be repeated", "job", j.name, "due", j.due, "error", err)
 		}
-		if j.pause == nil {
-			j.pause = newBackoff()
-		}
-		s.put(item{at: s.store.Now().Add(j.pause.Next()), job: j})
 	}
+	s.put(item{at: s.store.Now().Add(pause), job: j})
 }
 
 // attempt claims the job's due time once, and runs it if the claim is granted. An error means that
 // nothing was decided.
 func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
-	if len(j.doubts) > 0 {
-		if goOn, err := s.resolve(ctx, runs, j); err != nil || !goOn {
+	if now := s.store.Now(); s.takeStale(j) || !j.sure && due(j.after(j.due), now) {
+		if err := s.look(ctx, j); err != nil {
 			return err
 		}
+		if j.due.After(s.store.Now()) { // the job is paused
+			s.await(j)
+			return nil
+		}
 	}
-	if err := s.aim(ctx, j); err != nil {
-		return err
-	}
-	if j.due.After(s.store.Now()) {
+	p := j.pick(j.mark, s.store.Now(), s.jitter)
+	if j.due = p.due; j.due.After(s.store.Now()) {
 		j.pause = nil
 		s.await(j)
 		return nil
 	}
-	claim := jobs.Claim{Due: j.due, Attempt: 1, Wait: !j.once, Ahead: s.takeAhead(j)}
-	if j.each && claim.Ahead.IsZero() {
-		claim.From = j.mark
+	asked := time.Time{}
+	if at := j.asked.Load(); at != 0 {
+		asked = time.UnixMilli(at).UTC()
 	}
-	lease, won, err := s.claim(ctx, j, claim)
+	lease, a, err := s.claim(ctx, j, jobs.Claim{Edition: j.edition, Mark: j.mark, First: p.first, Ahead: j.ahead, Asked: asked,
+		Run: jobs.Run{Due: p.due, Attempt: 1, Verdict: string(p.verdict), Drops: p.drops}})
 	switch {
 	case errors.Is(err, jobs.ErrNotDue):
 		j.pause = nil
-		s.lost(j, won)
+		s.lost(j, a)
 		return nil
 	case err != nil:
-		if errors.Is(err, mongolock.ErrOutcomeUnknown) && won.tracked != nil {
-			j.doubts = append(j.doubts, won.tracked.claim.ID)
-		}
-		s.setAhead(j, claim.Ahead)
 		return err
 	}
 	j.pause = nil
-	if won.tracked.claimed.Began.Before(j.due.Add(-wrongBy)) {
+	if a.claimed.Began.Before(j.due.Add(-wrongBy)) {
 		s.tooEarly(j, lease)
 		return nil
 	}
-	s.won(runs, j, won, lease)
+	j.mark, j.sure, j.ahead = p.due, true, time.Time{}
+	if j.beside {
+		j.due = j.after(p.due)
+		s.await(j)
+		s.carryOut(runs, j, a, lease)
+		return nil
+	}
+	defer func() {
+		j.due = j.after(p.due) // the job may have been told to run meanwhile
+		s.await(j)
+	}()
+	s.carryOut(runs, j, a, lease)
 	return nil
 }
+
+// look reads the job before a claim. Unless it runs beside others, all that are open are over first.
+func (s *Scheduler) look(ctx context.Context, j *job) error {
+	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithoutPast)
+	if err != nil {
+		return wrap("read", j.name, err)
+	}
+	seen, err := s.learn(ctx, j, all[0])
+	if err != nil {
+		return err
+	}
+	s.watch(j, seen)
+	if j.due = j.pick(j.mark, s.store.Now(), s.jitter).due; seen.Paused {
+		j.due = j.after(s.store.Now())
+	} else if j.busy(seen) {
+		return errAtWork
+	}
+	return nil
+}
+
+// busy reports whether an open run keeps the job's next due time from running.
+func (j *job) busy(s jobs.State) bool { return !j.beside && len(s.Runs) > 0 }
 
 // tooEarly gives back a due time that is far in the future by the reply to its claim. The
 // store's clock has stepped back, and the loop reads the job again.
@@ -127,12 +171,9 @@ func (s *Scheduler) tooEarly(j *job, lease *mongolock.Lease) {
 
 // claim sends one claim through the client of leases.
 func (s *Scheduler) claim(ctx context.Context, j *job, c jobs.Claim) (*mongolock.Lease, *ask, error) {
-	if c.Job, c.Shared = j.name, j.beside; c.Dead != nil {
-		c.Shared = !c.Dead.Alone // it may be of a time when the job had other options
-	}
-	c.Next, c.Plan, c.Keep = j.after(c.Due), j.plan.String(), j.keep
-	a := &ask{claim: c, repeat: !j.once}
-	key := j.name + "@" + c.Due.UTC().Format("2006-01-02T15:04:05.000Z")
+	c.Job, c.Alone, c.Keep = j.name, !j.beside, j.keep
+	a := &ask{claim: c}
+	key := j.name + "@" + c.Run.Due.UTC().Format("2006-01-02T15:04:05.000Z")
 	asking := context.WithValue(shown(ctx, j, a), inside.Unresumable{}, errUnresumable)
 	lease, err := s.client.TryAcquire(asking, key, j.lease...)
 	if err != nil && ctx.Err() != nil {
@@ -141,44 +182,48 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c jobs.Claim) (*mongolock
 	return lease, a, err
 }
 
-// won runs a claimed due time and schedules the next one: at once if runs may overlap, otherwise
-// when this run has ended.
-func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
-	r := runWith(a.tracked.run(), lease)
-	j.mark, j.sure = r.Due, true
-	j.due = j.after(r.Due)
+// carryOut begins a run that was claimed, or ends it at once by its verdict.
+func (s *Scheduler) carryOut(runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
+	r := runOf(a.tracked.run())
+	r.Lease = lease
+	verdict, drops := Outcome(a.claim.Run.Verdict), a.claim.Run.Drops
+	if verdict != "" {
+		r.Began = later(r.Began, r.Due)
+	}
 	if !s.awaitDue(runs, j, &r) {
-		s.await(j)
 		return
 	}
-	late := s.tooLate(j, r)
-	s.tellDropped(j, a.tracked.claimed, r, late)
-	if j.beside {
-		s.await(j)
-	} else {
-		defer func() {
-			j.due = j.after(r.Due) // the job may have been told to run meanwhile
-			s.await(j)
-		}()
+	if verdict == "" && r.Attempt == 1 && a.claim.Dead == nil && j.tooLate(r.Due, r.Began, s.jitter) { // the claim took long
+		verdict = TooLate
+		drops = append(drops, jobs.Drop{First: r.Due, Last: r.Due, Count: 1, Why: "they were later than MaxLate allows"})
 	}
-	if late {
-		s.finish(runs, j, a.tracked, r, TooLate, nil)
-		return
+	for _, d := range drops {
+		s.tellDropped(j, d)
 	}
-	s.execute(runs, j, a.tracked, r)
-}
-
-func runWith(r jobs.Run, lease *mongolock.Lease) Run {
-	run := runOf(r)
-	run.Lease = lease
-	return run
+	s.runs.told(r.ID)
+	switch {
+	case verdict != "":
+		s.finish(runs, j, a.tracked, r, verdict, nil)
+	case len(drops) > 0:
+		_ = r.Lease.Renew(runs) // notes that they are told; if it fails, the next renewal does
+		fallthrough
+	default:
+		s.execute(runs, j, a.tracked, r)
+	}
 }
 
 // await puts the job back in the queue, for its next due time. One that has come already gets no
 // jitter.
 func (s *Scheduler) await(j *job) {
-	switch now := s.store.Now(); {
-	case j.due.After(j.after(now.Add(wrongBy))): // the clock has stepped back since it was chosen
+	now := s.store.Now()
+	next := j.after(now.Add(wrongBy))
+	switch {
+	case s.isStale(j):
+		s.put(item{at: now, job: j})
+	case j.mark.After(now.Add(wrongBy)): // a clock was wrong: the document may be mended meanwhile
+		s.setStale(j)
+		s.put(item{at: later(j.after(now), now.Add(often)), job: j})
+	case j.due.After(next): // the clock has stepped back since it was chosen
 		s.readAnew(j)
 	case j.due.After(now):
 		s.put(item{at: s.jittered(j, j.due), job: j})
@@ -199,12 +244,11 @@ func (s *Scheduler) readAnew(j *job) {
 
 // lost goes on with the next due time after the claim of this one was refused. The process that
 // has it may give it back, or a run may be under way and its process die. So this process reads
-// the job until it sees that the due time is decided.
+// the job.
 func (s *Scheduler) lost(j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Due: j.due})
 	now := s.store.Now()
-	s.setPassed(j, j.due)
-	j.mark, j.sure = j.due, false
+	j.mark, j.sure = j.due, false // most likely
 	j.due = j.after(j.due)
 	if j.each && due(j.due, now) {
 		s.setStale(j) // this process fell behind: the document says where to go on
@@ -212,7 +256,7 @@ func (s *Scheduler) lost(j *job, a *ask) {
 	switch gap := j.due.Sub(now); {
 	case gap >= often:
 		s.readAt(j, now.Add(min(readAfter, gap/2)))
-	case !j.once && a.tracked != nil:
+	case a.tracked != nil:
 		s.readAt(j, now.Add(a.tracked.claim.TTL))
 	case now.Sub(j.looked) >= reread:
 		j.looked = now
@@ -221,58 +265,10 @@ func (s *Scheduler) lost(j *job, a *ask) {
 	s.await(j)
 }
 
-// live reports whether a run is under way and has not run out.
-func live(s jobs.State) bool {
-	return slices.ContainsFunc(s.Runs, func(r jobs.Run) bool { return r.ExpireAt.After(s.Now) })
-}
-
-// busy reports whether a live run keeps the job's next due time from running.
-func (j *job) busy(s jobs.State) bool { return !j.beside && live(s) }
-
-// resolve finds out what became of claims whose outcome was unknown. A claim that is still in
-// the document is being undone. If undoing has failed until the claim ran out, its due time is
-// taken over: its run never began.
-//
-// It reports whether the due time may be claimed. If not, the job was put back in the queue.
-func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err error) {
-	state, err := s.read(ctx, j)
-	if err != nil {
-		return false, err
-	}
-	for _, r := range state.Runs {
-		if !slices.Contains(j.doubts, r.ID) {
-			continue
-		}
-		if r.ExpireAt.After(state.Now) {
-			return false, errUndoing
-		}
-		j.doubts = nil
-		s.takeOver(ctx, runs, j, r, true)
-		return false, nil
-	}
-	j.doubts = nil
-	if state.Known && !state.Decided.Before(j.due) { // another process has decided it, and may give it back
-		s.lost(j, new(ask))
-		return false, nil
-	}
-	return true, nil
-}
-
-// read reads the job's document, without its past.
-func (s *Scheduler) read(ctx context.Context, j *job) (jobs.State, error) {
-	all, err := s.store.Read(ctx, []string{j.name}, jobs.WithoutPast)
-	if err != nil {
-		return jobs.State{}, wrap("read", j.name, err)
-	}
-	return all[0], nil
-}
-
 var (
 	errUnresumable = fmt.Errorf("%w: the lease of a job's run cannot be resumed", errors.ErrUnsupported)
 
-	errUndoing = errors.New("schedule: an earlier claim is being undone")
-
-	// errAtWork says that the document shows a run under way. It is read again, ever more rarely, until
-	// that is over.
+	// errAtWork says that the document shows a run that is not over. It is read again, ever more rarely,
+	// until it is.
 	errAtWork = errors.New("schedule: a run is under way")
 )

@@ -172,13 +172,12 @@ func TestARunThatWasStoppedThreeTimesIsNotGivenUp(t *testing.T) {
 // The one process that is left gives a due time up, and gets no reply.
 func TestADueTimeThatIsGivenUpIsToldAlthoughTheReplyIsLost(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		_, err := c.store.Claim(t.Context(), jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Due: c.begin, TTL: time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3})
-		require.NoError(c, err)
+		c.third(time.Second, time.Hour)
 		told := &notebook{begin: c.begin}
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		lost := false
 		p.link.fail(func(call string) (before, after error) {
-			if call == "finish" && !lost {
+			if call == "end" && !lost {
 				lost = true
 				return nil, errCut
 			}
@@ -194,14 +193,13 @@ func TestADueTimeThatIsGivenUpIsToldAlthoughTheReplyIsLost(t *testing.T) {
 // Two processes give a due time up at the same moment, and the command of one of them is lost.
 func TestADueTimeThatIsGivenUpIsToldOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		_, err := c.store.Claim(t.Context(), jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Due: c.begin, TTL: time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3})
-		require.NoError(c, err)
+		c.third(time.Second, time.Hour)
 		told := &notebook{begin: c.begin}
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		q := c.process(2, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		lost := false
 		p.link.fail(func(call string) (before, after error) {
-			if call == "finish" && !lost {
+			if call == "claim" && !lost {
 				lost = true
 				time.Sleep(10 * time.Millisecond) // virtual: the other one's is applied meanwhile
 				return errCut, nil
@@ -209,7 +207,7 @@ func TestADueTimeThatIsGivenUpIsToldOnce(t *testing.T) {
 			return nil, nil
 		})
 		q.link.fail(func(call string) (before, after error) {
-			if call == "finish" {
+			if call == "claim" {
 				time.Sleep(5 * time.Millisecond)
 			}
 			return nil, nil
@@ -227,13 +225,12 @@ func TestADueTimeThatIsGivenUpIsToldOnce(t *testing.T) {
 // The one process that is left cannot give a due time up for a while, and wins each other one.
 func TestADueTimeThatCannotBeGivenUpYetIsGivenUpLater(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		_, err := c.store.Claim(t.Context(), jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third", Shared: true}, Due: c.begin, TTL: time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3})
-		require.NoError(c, err)
+		c.third(time.Second, time.Hour)
 		told := &notebook{begin: c.begin}
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second, schedule.Beside())
 		failed := 0
 		p.link.fail(func(call string) (before, after error) {
-			if call == "finish" && failed < 2 {
+			if call == "end" && failed < 2 {
 				failed++
 				return errCut, nil
 			}
@@ -294,15 +291,13 @@ func (n nowAhead) Now() time.Time { return n.Store.Now().Add(n.by) }
 // The third attempt at a due time is alive, and only seems to be over.
 func TestARunIsNotGivenUpByAnotherClockThanItsEndIsWrittenBy(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		run := jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Due: c.begin, TTL: 6 * time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3}
-		_, err := c.store.Claim(t.Context(), run)
-		require.NoError(c, err)
+		run := c.third(6*time.Second, time.Minute)
 		p := c.process(1)
 		p.link.To = nowAhead{c.store, 10 * time.Second}
 		p.add("job", schedule.Every(time.Minute), time.Second).start()
 		for range 40 {
 			c.sleep(2 * time.Second)
-			_, err := c.store.Renew(t.Context(), run.Ref, run.TTL)
+			_, err := c.store.Renew(t.Context(), run.Ref, run.TTL, true)
 			require.NoError(c, err, "after %v", time.Since(c.begin))
 		}
 		c.sleep(3 * time.Minute)
@@ -314,9 +309,7 @@ func TestARunIsNotGivenUpByAnotherClockThanItsEndIsWrittenBy(t *testing.T) {
 // The only worker of a process is busy between the read that shows a run as over and what is done about it.
 func TestARunThatWasRenewedSinceItWasReadIsNotGivenUp(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		run := jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Due: c.begin, TTL: 6 * time.Second, Owner: "other", Keep: 10, Wait: true, Attempt: 3}
-		_, err := c.store.Claim(t.Context(), run)
-		require.NoError(c, err)
+		run := c.third(6*time.Second, time.Hour)
 		p := c.process(1, schedule.WithWorkers(1))
 		p.link.To = nowAhead{c.store, 10 * time.Second}
 		p.link.fail(func(call string) (before, after error) {
@@ -331,7 +324,7 @@ func TestARunThatWasRenewedSinceItWasReadIsNotGivenUp(t *testing.T) {
 				p.start()
 			}
 			c.sleep(2 * time.Second)
-			_, err := c.store.Renew(t.Context(), run.Ref, run.TTL)
+			_, err := c.store.Renew(t.Context(), run.Ref, run.TTL, true)
 			require.NoError(c, err, "after %v", time.Since(c.begin))
 		}
 		p.end()

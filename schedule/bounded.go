@@ -21,20 +21,20 @@ func (b boundedStore) Read(ctx context.Context, names []string, detail jobs.Deta
 	return b.Store.Read(ctx, names, detail)
 }
 
-func (b boundedStore) Register(ctx context.Context, name, plan string, now, next time.Time) error {
+func (b boundedStore) Register(ctx context.Context, name, plan string, now time.Time) (jobs.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	return b.Store.Register(ctx, name, plan, now, next)
+	return b.Store.Register(ctx, name, plan, now)
 }
 
-func (b boundedStore) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+func (b boundedStore) Plan(ctx context.Context, name string, edition int64, plans []jobs.Span) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	return b.Store.Asked(ctx, names, since)
+	return b.Store.Plan(ctx, name, edition, plans)
 }
 
-func (b boundedStore) Finish(ctx context.Context, e jobs.End) error {
+func (b boundedStore) Changed(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	return b.Store.Finish(ctx, e)
+	return b.Store.Changed(ctx, names, since)
 }

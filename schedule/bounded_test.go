@@ -98,7 +98,7 @@ func TestACallThatIsNotAnsweredHoldsNothingUpForLong(t *testing.T) {
 			store, p := setUp(c)
 			p.add("seldom", schedule.Every(24*time.Hour), time.Second).start()
 			c.until(20 * time.Second)
-			hangs(store, "asked")
+			hangs(store, "changed")
 			c.until(50 * time.Second)
 			require.NoError(c, c.process(2).RunNow(c.Context(), "seldom"))
 			c.until(2 * time.Minute)
@@ -109,12 +109,9 @@ func TestACallThatIsNotAnsweredHoldsNothingUpForLong(t *testing.T) {
 	t.Run("the end of a run that died too often", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			store, p := setUp(c)
-			now := c.begin
-			claim := jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "dead"}, Due: now, Next: now.Add(time.Minute), TTL: time.Second, Keep: 3, Attempt: 3}
-			_, err := c.store.Claim(c.Context(), claim)
-			require.NoError(c, err)
+			c.third(time.Second, time.Minute)
 			c.until(10 * time.Second)
-			hangs(store, "finish")
+			hangs(store, "end")
 			p.start()
 			c.until(2 * time.Minute)
 			assert.Nil(c, store.call.Load(), "it was given up")

@@ -39,7 +39,7 @@ func newLink(to jobs.Store) *link {
 
 func (l *link) through(_ context.Context, c jobstest.Call, send func() error) error {
 	l.mu.Lock()
-	if c.Op != "asked" { // a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds)
+	if c.Op != "changed" { // a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds)
 		l.calls[c.Op]++
 	}
 	fault, reply := l.fault, l.reply
@@ -111,9 +111,10 @@ func (l *link) Read(ctx context.Context, names []string, detail jobs.Detail) (al
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range all {
-		if all[i].Now = all[i].Now.Add(l.skew); detail == jobs.WithoutPast {
-			all[i].Now = all[i].Now.Add(-l.old)
+		if detail == jobs.WithPast {
+			l.old = 0 // it asks for the time
 		}
+		all[i].Now = all[i].Now.Add(l.skew - l.old)
 		for n := range all[i].Runs {
 			all[i].Runs[n].ExpireAt = all[i].Runs[n].ExpireAt.Add(l.skew)
 		}
@@ -250,6 +251,19 @@ func (c *cluster) sleep(d time.Duration) {
 
 // until sleeps to that long after the cluster's beginning.
 func (c *cluster) until(d time.Duration) { c.sleep(d - time.Since(c.begin)) }
+
+// third claims the third attempt at a due time of "job", right at the beginning, whose earlier ones have died.
+func (c *cluster) third(ttl, period time.Duration) jobs.Claim {
+	c.Helper()
+	before := c.begin.Add(-time.Millisecond)
+	_, err := c.store.Register(c.Context(), "job", schedule.Every(period).String(), before)
+	require.NoError(c, err)
+	claim := jobs.Claim{Ref: jobs.Ref{Job: "job", ID: "third"}, Run: jobs.Run{Due: c.begin, Attempt: 3, Deaths: 2, Owner: "other"},
+		TTL: ttl, Keep: 10, Edition: 1, Mark: before, First: c.begin}
+	_, err = c.store.Claim(c.Context(), claim)
+	require.NoError(c, err)
+	return claim
+}
 
 func (c *cluster) state(name string) jobs.State {
 	c.Helper()

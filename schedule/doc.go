@@ -13,11 +13,23 @@
 //   - The same holds for due times at which no process was up, none reached the database, or no
 //     worker was free. [Each] makes all of them run, in order. [MaxLate] drops those that are too
 //     late.
-//   - A run that was stopped, or whose process died, is repeated in another process, so its work
-//     must tolerate that. [AtMostOnce] turns this off.
+//   - A run that did not come to its end is repeated, so its work must tolerate that: see the table.
+//     [AtMostOnce] turns this off, and [Retry] repeats one that failed.
 //
-// These four settings are independent of each other. Each due time that will not run is told once:
-// by an event ([Dropped]) with the number, a line in the log, and the observer (OpMiss).
+// From the moment at which a process with the plan has read the job, each of its due times has exactly one fate,
+// which the database knows and which is told: as [Ended], for a run that will not be repeated, or as [Dropped],
+// also in a line of the log and to the observer (OpMiss). It is told once, or twice if a process dies, or is
+// cut off, while it tells.
+//
+//	what happened to a run             it is repeated                         told at last
+//	-------------------------------    -----------------------------------    -------------------------
+//	the function returned nil          no                                     Ended
+//	it returned an error, panicked     no; Retry: n times, after a pause      Ended
+//	the process was told to stop       at once; AtMostOnce: no                Ended
+//	the process died, or was cut off   at once, twice; AtMostOnce: no         Dropped
+//	it was claimed, but not begun      at once                                Dropped, if too late
+//
+// MaxLate holds for all repetitions of a run that failed or has not begun. Any process repeats a run.
 //
 // [Scheduler.RunNow], [Scheduler.Pause] and [Scheduler.Resume] work from any process, and so do the
 // commands mongolock jobs run, pause, resume and forget. Package scheduletest tests your jobs.
@@ -28,14 +40,14 @@
 // its work or not, which cannot be known. Repeated work does no harm if its writes are conditional on
 // the run's Due or [Run.Token], which rises with every run of a job (package fence).
 //
-// If a job's plan changes, the due times before a process with the new plan has read the job are
-// those of the old plan, and are neither run nor told. Due times during a pause are not run, and not
-// told either. Due times from before the pause that had not run yet are told after [Scheduler.Resume].
+// A job has one plan at a time, that of the process that started last; all others follow it. So a deploy may take its
+// time, and no due time is lost between two plans: those before the change are the old plan's, and run too.
+// Due times during a pause are not run, and not told either. Those from before the pause that had not run
+// yet are dropped by the first claim after [Scheduler.Resume].
 //
 // If the server's clock was far ahead for a while, a due time in the future may have been claimed. More
-// than a day ahead, it is taken back, and until that time has come the tokens of the job's runs are
-// lower than the token of that run. Less than a day ahead, the job waits, and a line in the log says
-// so: [Scheduler.Forget] ends the wait.
+// than a day ahead, it is taken back, and may run once more when it comes. Less than a day ahead, the job
+// waits, and a line in the log says so: [Scheduler.Forget] ends the wait.
 //
 // The protocol is explained in docs/internals/schedule.md.
 package schedule

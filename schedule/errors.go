@@ -16,6 +16,10 @@ var (
 	// know, because no process has had it on its schedule, or it was forgotten.
 	ErrUnknown = errors.New("schedule: no such job is known")
 
+	// ErrPlan is matched by the error of an Event (Faulted) for a plan in the database that cannot be read here. A newer
+	// version has written it, or this host lacks its time zone. The job is left to other processes.
+	ErrPlan = errors.New("schedule: the plan cannot be read here")
+
 	errGoexit = errors.New("schedule: the job ended its goroutine (runtime.Goexit)")
 )
 

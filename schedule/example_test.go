@@ -129,13 +129,20 @@ func ExampleScheduler_Job() {
 	// every 50ms - last run by host-a - failed - no paper
 }
 
-// A resource that checks the token refuses the writes of a run that was paused past its
-// lease: fence.UpdateOne(ctx, coll, run.Token(), …).
-func ExampleRun_Token() {
-	due := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
-	first, repeated := schedule.Run{Due: due, Attempt: 1}, schedule.Run{Due: due, Attempt: 2}
-	fmt.Println(first.Token() < repeated.Token())
-	// Output: true
+// A run that failed is repeated, with a greater token. A resource that checks the token refuses the writes of
+// an attempt that was paused past its lease: fence.UpdateOne(ctx, coll, run.Token(), …).
+func ExampleRetry() {
+	var last int64
+	runs(2, inMemory(), func(_ context.Context, run schedule.Run) error {
+		fmt.Println("attempt", run.Attempt, run.Token() > last)
+		if last = run.Token(); run.Attempt == 1 {
+			return errors.New("no paper")
+		}
+		return nil
+	}, schedule.Retry(3, 10*time.Millisecond))
+	// Output:
+	// attempt 1 true
+	// attempt 2 true
 }
 
 // inMemory makes a Scheduler as a process on MongoDB would with schedule.New.

@@ -29,7 +29,7 @@ func TestAPanicIsRecordedAndFreesTheJobBeforeItGoesOn(t *testing.T) {
 	require.ErrorAs(t, cmd.Run(), &exit)
 	assert.Equal(t, 2, exit.ExitCode())
 	for _, want := range []string{
-		"busy \"\", 0 under way, past: panicked the job's own words\n",
+		"0 under way, past: panicked the job's own words\n",
 		"panic: the job's own words",
 		"schedule_test.panicHere(", // the trace shows the frame that panicked
 	} {
@@ -56,10 +56,10 @@ func panicHere() { panic("the job's own words") }
 // printing prints the job's state after each end of a run.
 type printing struct{ *jobs.Memory }
 
-func (s printing) Finish(ctx context.Context, e jobs.End) error {
-	err := s.Memory.Finish(ctx, e)
+func (s printing) End(ctx context.Context, e jobs.End) error {
+	err := s.Memory.End(ctx, e)
 	all, _ := s.Read(ctx, []string{e.Job}, jobs.WithPast)
-	fmt.Printf("busy %q, %d under way, past: %s %s\n", all[0].Busy, len(all[0].Runs), all[0].Past[0].Outcome, all[0].Past[0].Error)
+	fmt.Printf("%d under way, past: %s %s\n", len(all[0].Runs), all[0].Past[0].Outcome, all[0].Past[0].Error)
 	return err
 }
 

@@ -60,7 +60,7 @@ func TestAnEndThatIsWrittenLateCostsNoFire(t *testing.T) {
 				p := c.process(1).add("job", schedule.Every(10*time.Second), 9500*time.Millisecond, opts...).start()
 				failed := 0
 				p.link.fail(func(call string) (error, error) {
-					if call == "finish" && failed < 3 {
+					if call == "end" && failed < 3 {
 						failed++
 						return errCut, nil
 					}
@@ -79,7 +79,7 @@ func TestTheEndOfARunIsWrittenThoughItsReplyIsLost(t *testing.T) {
 		p := c.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
 		lost := false
 		p.link.fail(func(call string) (error, error) {
-			if call == "finish" && !lost {
+			if call == "end" && !lost {
 				lost = true
 				return nil, errCut
 			}

@@ -1,10 +1,12 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +31,13 @@ type leaseStore struct {
 type tracked struct {
 	claim   jobs.Claim
 	claimed jobs.Claimed
-	lease   *mongolock.Lease // set once the function is called: then the due time is not given back
-	stays   bool             // if the run is lost it stays in the document, so that another process repeats it
-	end     *jobs.End        // how the run ended
-	until   time.Time        // after this the claim may be forgotten
+	lease   *mongolock.Lease // set once the run begins: then it is not unbegun any more
+	told    bool             // what the claim dropped has been told
+	ended   bool             // the function has returned, or is not called
+	end     *jobs.End        // how the run ended; nil if its lease was lost before: then it runs out
+	unsure  bool             // an end that was sent may have been applied
+	tell    func(recorded bool)
+	until   time.Time // after this the claim may be forgotten
 }
 
 func newLeaseStore(s jobs.Store) *leaseStore {
@@ -42,8 +47,7 @@ func newLeaseStore(s jobs.Store) *leaseStore {
 // An ask takes a claim down to Acquire, in the context, and returns what it tracks. It may be
 // read once TryAcquire has returned, unless the context ended first.
 type ask struct {
-	claim  jobs.Claim
-	repeat bool
+	claim jobs.Claim
 	*tracked
 }
 
@@ -55,8 +59,9 @@ func (e *leaseStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 		return store.Grant{}, fmt.Errorf("schedule: the claim names no due time (%w)", store.ErrNotApplied)
 	}
 	claim := a.claim
-	claim.ID, claim.TTL, claim.Owner = c.ID, c.TTL, c.Owner
-	t := &tracked{claim: claim, stays: a.repeat, until: time.Now().Add(2 * c.TTL)}
+	claim.ID, claim.TTL = c.ID, c.TTL
+	claim.Run.Owner = cmp.Or(claim.Run.Owner, c.Owner)
+	t := &tracked{claim: claim, until: time.Now().Add(2 * c.TTL)}
 	a.tracked = t
 	e.track(t)
 	claimed, err := e.store.Claim(ctx, claim)
@@ -71,8 +76,9 @@ func (e *leaseStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 	}
 	e.mu.Lock()
 	t.claimed = claimed
+	t.claim.Back = claim.Dead == nil && claimed.Began.Before(claim.Run.Due)
 	e.mu.Unlock()
-	return store.Grant{Token: Run{Due: claim.Due, Attempt: claim.Attempt}.Token(), Left: claimed.Left, Since: claimed.Began}, nil
+	return store.Grant{Token: claimed.Number, Left: claimed.Left, Since: claimed.Began}, nil
 }
 
 func (e *leaseStore) track(t *tracked) {
@@ -106,8 +112,8 @@ func (e *leaseStore) find(id string) (tracked, bool) {
 	return *t, true
 }
 
-// begin records that the function is about to be called. It reports false if the lease was lost before: then the
-// due time is being given back.
+// begin records that the run begins. It reports false if the lease was lost before: then
+// the claim is being undone.
 func (e *leaseStore) begin(r Run) bool {
 	_ = r.Lease.Err() // outside the lock: after a pause of the process this ends the lease, and tells an observer
 	e.mu.Lock()
@@ -125,13 +131,53 @@ func (e *leaseStore) begin(r Run) bool {
 	return true
 }
 
-// ended records how the run ended; the release that follows writes it to the document.
-func (e *leaseStore) ended(id string, end jobs.End) {
+// told records that what the claim dropped has been told. The next renewal writes it.
+func (e *leaseStore) told(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.claims[id]; t != nil {
-		t.end = &end
+		t.told = true
 	}
+}
+
+// ended records how the run ended; the release that follows writes it to the document. Then tell is called, once.
+func (e *leaseStore) ended(id string, end *jobs.End, tell func(recorded bool)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.claims[id]; t != nil {
+		t.ended, t.end, t.tell = true, end, tell
+	}
+}
+
+// tell tells whether the end of a run is recorded, unless that was told before.
+func (e *leaseStore) tell(id string, recorded bool) {
+	e.mu.Lock()
+	var tell func(bool)
+	if t := e.claims[id]; t != nil {
+		tell, t.tell = t.tell, nil
+	}
+	e.mu.Unlock()
+	if tell != nil {
+		tell(recorded)
+	}
+}
+
+// neverBegan reports whether a run is a claim of this process that it has not carried out.
+func (e *leaseStore) neverBegan(id string) bool {
+	t, ok := e.find(id)
+	return ok && t.lease == nil
+}
+
+// endAgain ends a run that this process had, if its end could not be written before. It reports whether
+// nothing more is to be done for it.
+func (e *leaseStore) endAgain(ctx context.Context, id string) bool {
+	t, ok := e.find(id)
+	if !ok || t.end == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	return e.release(ctx, store.Ref{ID: id}) == nil
 }
 
 // Renew sends each renewal of the batch, a few at a time.
@@ -145,7 +191,7 @@ func (e *leaseStore) Renew(ctx context.Context, batch []store.Renewal) []store.R
 		}
 		// Left counts from this call, which starts later than that of the batch: the answer
 		// may be too short, never too long.
-		answers[i].Left, answers[i].Err = e.store.Renew(ctx, t.claim.Ref, batch[i].TTL)
+		answers[i].Left, answers[i].Err = e.store.Renew(ctx, t.claim.Ref, batch[i].TTL, t.told)
 		if answers[i].Err == nil {
 			e.prolong(batch[i].ID, 2*batch[i].TTL)
 		}
@@ -195,19 +241,42 @@ func (e *leaseStore) release(ctx context.Context, r store.Ref) (err error) {
 		if settled, err = e.store.Undo(ctx, t.claim); err == nil && !settled {
 			err = errors.New("schedule: the claim may still be applied")
 		}
-	case t.end == nil && !errors.Is(t.lease.Err(), mongolock.ErrLost):
+	case !t.ended && !errors.Is(t.lease.Err(), mongolock.ErrLost):
 		err = errGoesOn // the function itself released the lease: its end is recorded when it returns
-	case t.stays && (t.end == nil || t.end.Run.Outcome == string(Died)):
-		err = store.ErrGone // it stays in the document and runs out, so that another process repeats it
-	case t.stays && t.end.Run.Outcome == string(Stopped):
-		err = e.store.Leave(ctx, *t.end)
-	case t.end != nil:
-		err = e.store.Finish(ctx, *t.end)
+	case t.end == nil:
+		err = store.ErrGone // it runs out, and whoever sees that goes on with it
 	default:
-		err = e.store.Finish(ctx, t.endAs(Died, nil))
+		err = e.record(ctx, t)
 	}
 	if err == nil || errors.Is(err, store.ErrGone) {
+		e.tell(r.ID, err == nil)
 		e.forget(r.ID)
+	}
+	return err
+}
+
+// record writes the end of a run. If it is sent again and finds nothing, the past tells whether the first one
+// was applied, or another process has gone on with the run.
+func (e *leaseStore) record(ctx context.Context, t tracked) error {
+	err := e.store.End(ctx, *t.end)
+	if !t.unsure && err != nil && !store.IsCertain(err) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if now := e.claims[t.claim.ID]; now != nil {
+			now.unsure = true
+		}
+		return err
+	}
+	if !errors.Is(err, store.ErrGone) || !t.unsure {
+		return err
+	}
+	all, failed := e.store.Read(ctx, []string{t.claim.Job}, jobs.WithPast)
+	if failed != nil {
+		return failed
+	}
+	is := func(r jobs.Run) bool { return r.ID == t.claim.ID && r.Outcome == t.end.Run.Outcome }
+	if slices.ContainsFunc(all[0].Past, is) {
+		return nil
 	}
 	return err
 }
@@ -216,23 +285,24 @@ var errGoesOn = fmt.Errorf("schedule: the run ends when its function returns (%w
 
 // endAs returns an End of the run with that outcome.
 func (t *tracked) endAs(outcome Outcome, err error) jobs.End {
-	end := jobs.End{Ref: t.claim.Ref, Run: t.run(), Slot: t.claimed.Slot, Keep: t.claim.Keep, Dead: t.claimed.Dead}
+	end := jobs.End{Ref: t.claim.Ref, Run: t.run(), Keep: t.claim.Keep}
 	end.Run.Outcome = string(outcome)
 	if err != nil {
 		end.Run.Error = clip(err.Error())
-	}
-	if t.stays {
-		end.Dead = nil // the dead runs wait to be repeated
 	}
 	return end
 }
 
 func (t *tracked) run() jobs.Run {
-	return jobs.Run{Job: t.claim.Job, ID: t.claim.ID, Due: t.claim.Due, Attempt: t.claim.Attempt,
-		Owner: t.claim.Owner, Began: t.claimed.Began, Slot: t.claimed.Slot}
+	r := t.claim.Run
+	r.Job, r.ID, r.Number = t.claim.Job, t.claim.ID, t.claimed.Number
+	if r.Began.IsZero() {
+		r.Began = t.claimed.Began
+	}
+	return r
 }
 
-// Undo gives back the due time of a claim whose outcome is unknown.
+// Undo leaves a claim whose outcome is unknown as one that has not begun.
 func (e *leaseStore) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (settled bool, err error) {
 	t, ok := e.find(claim.ID)
 	if !ok {

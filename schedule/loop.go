@@ -170,7 +170,7 @@ func (s *Scheduler) outliving(ctx context.Context) (runs context.Context, stop f
 }
 
 // meet reads jobs that are new in this process, to find out which due time to claim first. It
-// makes the documents of those that have none.
+// makes the documents of those that have none, and writes new plans, a few at a time.
 func (s *Scheduler) meet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -187,45 +187,14 @@ func (s *Scheduler) meet(ctx context.Context) error {
 			s.mu.Unlock()
 			return wrap("read", "", err)
 		}
-		now := s.store.Now()
-		if err == nil {
-			s.register(ctx, fresh, states, now)
-		}
-		for i, j := range fresh {
-			s.aimFirst(ctx, j, states[i], now)
-			s.await(j)
-			if !j.once && len(states[i].Runs) > 0 || states[i].Asked.After(states[i].Decided) {
-				s.readAt(j, now)
-			}
-		}
+		sideBySide(len(fresh), func(i int) {
+			s.watch(fresh[i], states[i])
+			s.aim(ctx, fresh[i], states[i])
+		})
 		if err != nil {
 			return wrap("read", "", err)
 		}
 	}
-}
-
-// register makes the documents of jobs that have none, a few at a time. A document that cannot
-// be made now is made by the first claim.
-func (s *Scheduler) register(ctx context.Context, fresh []*job, states []jobs.State, now time.Time) {
-	const atOnce = 16
-	var wg sync.WaitGroup
-	for first := range min(atOnce, len(fresh)) {
-		wg.Go(func() {
-			for i := first; i < len(fresh); i += atOnce {
-				j := fresh[i]
-				s.mu.Lock()
-				removed := j.removed
-				s.mu.Unlock()
-				if removed || states[i].Known {
-					continue
-				}
-				if err := s.store.Register(ctx, j.name, j.plan.String(), now, j.after(now)); err != nil && ctx.Err() == nil {
-					s.logger.Warn("schedule: could not register a job", "job", j.name, "error", err)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func names(of []*job) []string {
@@ -248,10 +217,3 @@ func (s *Scheduler) jittered(j *job, at time.Time) time.Time {
 
 // newBackoff makes the pauses after a failed claim or read.
 func newBackoff() *backoff.Backoff { return backoff.New(100*time.Millisecond, 10*time.Second) }
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}

@@ -102,7 +102,7 @@ func TestAFireCostsEachProcessOneClaimAndTheLosersOneLook(t *testing.T) {
 				}
 			}
 			// A run of a second in a lease of 30 s is not renewed.
-			assert.Equal(c, map[string]int{"claim": 2, "finish": 1, "read": 1}, sum, "hour %d", hour)
+			assert.Equal(c, map[string]int{"claim": 2, "end": 1, "read": 1}, sum, "hour %d", hour)
 			c.sleep(50 * time.Minute)
 			assert.Empty(c, one.link.counted(), "between fires")
 			assert.Empty(c, two.link.counted(), "between fires")
@@ -123,12 +123,12 @@ func TestTenFiresSendTheCommandsOfTheProtocol(t *testing.T) {
 		opts        []schedule.JobOption
 		wins, loses calls
 	}{
-		"by default":                  {time.Second, nil, calls{"claim": 10, "finish": 10}, calls{"claim": 10, "read": 10}},
-		"renewed, at a third of 30 s": {25 * time.Second, nil, calls{"claim": 10, "finish": 10, "renew": 20}, calls{"claim": 10, "read": 19}},
+		"by default":                  {time.Second, nil, calls{"claim": 10, "end": 10}, calls{"claim": 10, "read": 10}},
+		"renewed, at a third of 30 s": {25 * time.Second, nil, calls{"claim": 10, "end": 10, "renew": 20}, calls{"claim": 10, "read": 19}},
 		"each": {time.Second, []schedule.JobOption{schedule.Each()},
-			calls{"claim": 10, "finish": 10}, calls{"claim": 10, "read": 10}},
+			calls{"claim": 10, "end": 10}, calls{"claim": 10, "read": 10}},
 		"at most once": {time.Second, []schedule.JobOption{schedule.AtMostOnce()},
-			calls{"claim": 10, "finish": 10}, calls{"claim": 10, "read": 10}},
+			calls{"claim": 10, "end": 10}, calls{"claim": 10, "read": 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

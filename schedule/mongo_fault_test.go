@@ -20,15 +20,13 @@ import (
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
-	"github.com/mongolock/mongolock/store"
 )
 
 // The commands of this package, as a proxy tells them apart.
 var (
-	claimed   = findAndModify(func(c bson.Raw) bool { upsert, _ := c.Lookup("upsert").BooleanOK(); return upsert })
-	ended     = findAndModify(func(c bson.Raw) bool { return sets(c, "$set", "past.") })
-	renewed   = findAndModify(func(c bson.Raw) bool { return sets(c, "$max", "runs.") })
-	confirmed = findAndModify(func(c bson.Raw) bool { return !sets(c, "$set", "") && !sets(c, "$unset", "") && !sets(c, "$max", "") })
+	claimed = findAndModify(func(c bson.Raw) bool { return sets(c, "$inc", "seq") })
+	ended   = findAndModify(func(c bson.Raw) bool { return sets(c, "$set", "past.") })
+	renewed = findAndModify(func(c bson.Raw) bool { return sets(c, "$max", "runs.") })
 )
 
 // lostFor is a TTL: a claim that is not answered is given up after it.
@@ -127,7 +125,6 @@ func (p *proxied) arrives(stuck *faultproxy.Rule) {
 	}
 	s := p.state()
 	assert.Empty(p, s.Runs, "left by the copy")
-	assert.Empty(p, s.Busy, "left by the copy")
 }
 
 var faults = map[string]func() faultproxy.Action{
@@ -145,7 +142,7 @@ func TestMongoAClaimWhoseReplyIsLostRunsItsFireOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, retries %v", name, retry), func(t *testing.T) {
 				t.Parallel()
 				p := newProxied(t, retry)
-				rule := p.proxy.On(claimed.Nth(2), fault()) // the first registers the job
+				rule := p.proxy.On(claimed.Nth(1), fault())
 				p.run(4, 0, schedule.With(mongolock.TTL(pace.Of(2*time.Second))))
 				assert.Equal(t, 1, rule.Hits(), "without a lost reply the test shows nothing")
 			})
@@ -157,7 +154,7 @@ func TestMongoAClaimWhoseReplyIsLostRunsItsFireOnce(t *testing.T) {
 func TestControlMongoAClaimThatIsNotUndoneIsNoticed(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t, false)
-	lost := p.proxy.On(claimed.Nth(3), faultproxy.DropReply()) // the first registers the job
+	lost := p.proxy.On(claimed.Nth(2), faultproxy.DropReply())
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	s, err := schedule.NewWithStore(undoesNothing{p.behind}, schedule.WithLogger(slog.New(slog.DiscardHandler)))
@@ -175,8 +172,11 @@ func TestControlMongoAClaimThatIsNotUndoneIsNoticed(t *testing.T) {
 func TestMongoAClaimThatArrivesAfterItWasUndoneIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t, true)
-	c := newStoreFixture(t, p.behind, lostFor).ask(1)
-	c.Job, c.TTL = "job", lostFor
+	f := newStoreFixture(t, p.behind, lostFor)
+	f.job = "job"
+	f.register()
+	c := f.ask(1)
+	c.TTL = lostFor
 	stuck := p.proxy.On(claimed.Nth(1), faultproxy.Orphan())
 	rest := p.proxy.On(claimed.After(1), faultproxy.DropCommand()) // the driver's further copies
 	ctx, cancel := context.WithTimeout(t.Context(), lostFor)
@@ -207,54 +207,10 @@ func TestMongoACopyOfAClaimThatWasRefusedLateIsRefusedToo(t *testing.T) {
 	p.proxy.On(claimed.Nth(2), faultproxy.DelayCommand(1200*time.Millisecond))
 	_, err = p.behind.Claim(t.Context(), c)
 	require.ErrorIs(t, err, jobs.ErrNotDue, "another has the fire")
+	theirs.Back = true
 	rival.undo(theirs) // now the fire is free
 	p.arrives(stuck)
 	rival.won(rival.ask(1))
-}
-
-// withoutDocument is the reply of SecantusDB if the filter begins to match during the
-// command: the command is applied, and the reply has no document.
-func withoutDocument() faultproxy.Action {
-	return faultproxy.EditReply(func(d bson.D) bson.D {
-		for i := range d {
-			if d[i].Key == "value" {
-				d[i].Value = nil
-			}
-		}
-		return d
-	})
-}
-
-func TestMongoAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t, false)
-	f := newStoreFixture(t, p.behind, time.Second)
-	rule := p.proxy.On(claimed.Nth(1), withoutDocument())
-	c := f.ask(1)
-	won := f.won(c)
-	assert.Equal(t, 1, rule.Hits())
-	assert.GreaterOrEqual(t, won.Left, long*3/4)
-	assert.LessOrEqual(t, won.Left, long)
-	f.finish(c, won)
-	past := f.state().Past
-	require.Len(t, past, 1)
-	assert.Equal(t, c.ID, past[0].ID)
-}
-
-func TestMongoAClaimThatCannotBeConfirmedHasAnUnknownOutcomeAndIsUndone(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t, false)
-	f := newStoreFixture(t, p.behind, time.Second)
-	p.proxy.On(claimed.Nth(1), withoutDocument())
-	p.proxy.On(confirmed.Nth(1), withoutDocument())
-	c := f.ask(2)
-	_, err := p.behind.Claim(t.Context(), c)
-	require.ErrorContains(t, err, "does not contain the claim")
-	assert.NotErrorIs(t, err, jobs.ErrNotDue)
-	assert.NotErrorIs(t, err, mongolock.ErrHeld)
-	assert.NotErrorIs(t, err, store.ErrNotApplied)
-	f.undo(c)
-	f.won(f.ask(2))
 }
 
 func TestMongoAnEndOrARenewalWhoseReplyIsLostEndsNothing(t *testing.T) {

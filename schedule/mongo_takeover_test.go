@@ -47,7 +47,7 @@ func repeatAfterElection(t *testing.T, same bool, mode func(*jobs.Claim)) (rival
 	name := fresh()
 	old := bson.ObjectID{1}
 	f := afterElection(t, name, old, 0, server.Monotonic())
-	run = f.ask(0)
+	run = f.ask(1)
 	run.TTL = 30 * time.Second
 	mode(&run)
 	f.won(run)
@@ -58,18 +58,17 @@ func repeatAfterElection(t *testing.T, same bool, mode func(*jobs.Claim)) (rival
 	var passed time.Duration
 	monotonic := server.Monotonic()
 	rival = afterElection(t, name, election, 50*time.Second, func() server.Moment { return monotonic().Add(passed) })
-	rival.job = f.job
+	rival.job, rival.known = f.job, true
 	state := rival.state()
 	require.Len(t, state.Runs, 1)
-	again = rival.ask(0)
+	again = rival.repeated(state.Runs[0])
 	mode(&again)
-	again.Dead, again.Attempt = &state.Runs[0], 2
 	return rival, again, run, func(d time.Duration) { passed += d }
 }
 
 var runModes = map[string]func(*jobs.Claim){
 	"one at a time": func(*jobs.Claim) {},
-	"shared":        func(c *jobs.Claim) { c.Shared = true },
+	"shared":        func(c *jobs.Claim) { c.Alone = false },
 }
 
 func TestMongoARunIsNotRepeatedByTheClockOfALaterPrimary(t *testing.T) {
@@ -78,8 +77,8 @@ func TestMongoARunIsNotRepeatedByTheClockOfALaterPrimary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rival, again, run, _ := repeatAfterElection(t, false, mode)
 			rival.refused("a run that goes on, by another primary's clock", again)
-			if !run.Shared {
-				next := rival.ask(1)
+			if run.Alone {
+				next := rival.after(rival.ask(2), 1)
 				rival.refused("the next fire during that run", next)
 			}
 		})
@@ -104,7 +103,7 @@ func TestMongoARunThatWasSeenStillForItsTTLIsRepeated(t *testing.T) {
 			rival, again, run, later := repeatAfterElection(t, false, mode)
 			later(29 * time.Second)
 			rival.refused("seen for less than its TTL", again)
-			_, err := rival.store.Renew(rival.ctx(), run.Ref, run.TTL)
+			_, err := rival.store.Renew(rival.ctx(), run.Ref, run.TTL, true)
 			require.NoError(t, err)
 			later(2 * time.Second)
 			rival.refused("renewed in that time", again)
@@ -112,7 +111,7 @@ func TestMongoARunThatWasSeenStillForItsTTLIsRepeated(t *testing.T) {
 			later(31 * time.Second)
 			again.ID = rival.ask(0).ID
 			rival.won(again)
-			_, err = rival.store.Renew(rival.ctx(), run.Ref, run.TTL)
+			_, err = rival.store.Renew(rival.ctx(), run.Ref, run.TTL, true)
 			assert.Error(t, err, "the run that was repeated")
 		})
 	}

@@ -62,16 +62,17 @@ func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 		_, err := s.Read(f.ctx(), []string{f.job}, jobs.WithPast)
 		require.NoError(t, err)
 	}
-	f.finish(f.claimed(f.ask(0))) // the first write of a client may be sent twice (docs/internals/schedule.md)
-	_, err := loser.Claim(f.ctx(), f.ask(0))
+	f.finish(f.claimed(f.ask(1))) // the first write of a client may be sent twice (docs/internals/schedule.md)
+	_, err := loser.Claim(f.ctx(), f.ask(1))
 	require.ErrorIs(t, err, jobs.ErrNotDue)
 	one.TakeNames()
 	two.TakeNames()
-	for n := 1; n <= 3; n++ {
-		c := f.ask(n)
-		won := f.won(c)
+	for n := 2; n <= 4; n++ {
+		c := f.after(f.ask(n), n-1)
+		won, err := winner.Claim(f.ctx(), c)
+		require.NoError(t, err)
 		assert.Equal(t, []string{"findAndModify"}, one.TakeNames(), "a claim that is granted")
-		_, err := loser.Claim(f.ctx(), f.ask(n))
+		_, err = loser.Claim(f.ctx(), f.after(f.ask(n), n-1))
 		require.ErrorIs(t, err, jobs.ErrNotDue)
 		assert.Equal(t, []string{"findAndModify"}, two.TakeNames(), "a claim that is refused")
 		f.finish(c, won)
@@ -94,7 +95,7 @@ func TestMongoALookAfterALostClaimIsOneFind(t *testing.T) {
 	}
 	assert.Equal(t, []string{"find"}, look(jobs.WithoutPast))
 	assert.Equal(t, []string{"find", "hello"}, look(jobs.WithPast))
-	f.won(f.ask(2))
+	f.won(f.after(f.ask(2), 1))
 	sent.TakeNames()
 	assert.Equal(t, []string{"find", "hello"}, look(jobs.WithoutPast), "while a run is under way")
 }
@@ -106,9 +107,10 @@ func TestMongoNoReplyCarriesThePastUnasked(t *testing.T) {
 	coll := collection(t, fresh())
 	f := newStoreFixture(t, schedule.NewMongo(coll), time.Second)
 	c := f.ask(1)
-	f.finish(c, f.won(c))
+	won := f.won(c)
+	f.finish(c, won)
 	large := strings.Repeat("x", 1<<20)
-	_, err := coll.UpdateByID(t.Context(), f.job, bson.M{"$set": bson.M{"past.1.error": large}})
+	_, err := coll.UpdateByID(t.Context(), f.job, bson.M{"$set": bson.M{fmt.Sprintf("past.%d.error", won.Number%3): large}})
 	require.NoError(t, err)
 
 	var largest atomic.Int64
@@ -120,15 +122,15 @@ func TestMongoNoReplyCarriesThePastUnasked(t *testing.T) {
 		}})
 	}
 	f.store = schedule.NewMongo(collection(t, coll.Name(), count))
-	c = f.ask(2)
-	won := f.won(c)
-	_, err = f.store.Renew(f.ctx(), c.Ref, long)
+	c = f.after(f.ask(2), 1)
+	won = f.won(c)
+	_, err = f.store.Renew(f.ctx(), c.Ref, long, true)
 	require.NoError(t, err)
-	f.refused("while it is busy", f.ask(3))
+	f.refused("while it is busy", f.after(f.ask(3), 2))
 	_, err = f.store.Read(f.ctx(), []string{f.job}, jobs.WithoutPast)
 	require.NoError(t, err)
 	f.finish(c, won)
-	c = f.ask(3)
+	c = f.after(f.ask(3), 2)
 	f.won(c)
 	f.undo(c)
 	assert.Less(t, largest.Load(), int64(10_000), "bytes in a reply")
@@ -209,11 +211,11 @@ func TestMongoADocumentThatIsNoJobIsRefused(t *testing.T) {
 func TestMongoAJobWhoseDocumentWasMendedByHandIsTold(t *testing.T) {
 	testserver.URI(t)
 	for name, mend := range map[string]bson.D{
-		"decided is text":  {{Key: "$set", Value: bson.D{{Key: "decided", Value: "2026-11-25"}}}},
-		"decided is gone":  {{Key: "$unset", Value: bson.D{{Key: "decided", Value: ""}}}},
-		"no busy, no runs": {{Key: "$set", Value: bson.D{{Key: "busy", Value: bson.D{{Key: "id", Value: "x"}}}}}},
-		"paused is false":  {{Key: "$set", Value: bson.D{{Key: "paused", Value: false}}}},
-		"another version":  {{Key: "$set", Value: bson.D{{Key: "schedule", Value: 9}}}},
+		"decided is text": {{Key: "$set", Value: bson.D{{Key: "decided", Value: "2026-11-25"}}}},
+		"decided is gone": {{Key: "$unset", Value: bson.D{{Key: "decided", Value: ""}}}},
+		"a run too many":  {{Key: "$set", Value: bson.D{{Key: "open", Value: 7}}}},
+		"paused is false": {{Key: "$set", Value: bson.D{{Key: "paused", Value: false}}}},
+		"another version": {{Key: "$set", Value: bson.D{{Key: "schedule", Value: 9}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

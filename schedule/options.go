@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// mostAttempts bounds the attempts at one due time that die: a job that kills its process
+	// mostDeaths bounds the attempts at one due time that die: a job that kills its process
 	// must not kill every process. A run that was stopped does not count.
-	mostAttempts = 3
+	mostDeaths = 3
 
-	// lastAttempt is the last one of which a token can tell.
-	lastAttempt = 255
+	// mostBackoff bounds the pause before a Retry.
+	mostBackoff = 24 * time.Hour
 )
 
 // A JobOption changes one job. All processes that have the job give it the same options.
@@ -33,6 +33,8 @@ type jobConfig struct {
 	beside  bool
 	once    bool
 	maxLate time.Duration // 0: no bound
+	retries int
+	backoff time.Duration
 	keep    int
 	lease   []mongolock.AcquireOption
 }
@@ -85,6 +87,18 @@ func Beside() JobOption {
 // is repeated twice at most, so that a job that kills its process does not kill all of them.
 func AtMostOnce() JobOption {
 	return jobOption(func(c *jobConfig) error { c.once = true; return nil })
+}
+
+// Retry has a run that returned an error, or panicked, repeated n times: after backoff, twice that, and so on,
+// at most a day, by whichever process is up. No later due time runs meanwhile, unless Beside. With MaxLate a
+// repetition that would begin too late is left out. AtMostOnce and Retry exclude each other.
+func Retry(n int, backoff time.Duration) JobOption {
+	return jobOption(func(c *jobConfig) error {
+		if c.retries, c.backoff = n, backoff; n < 1 || backoff <= 0 {
+			return fmt.Errorf("schedule: Retry(%d, %v): both must be positive", n, backoff)
+		}
+		return nil
+	})
 }
 
 // Keep sets how many ended runs the job remembers: 1 to 1,000, 10 by default.
@@ -226,6 +240,9 @@ func newJobConfig(opts []JobOption) (jobConfig, error) {
 			continue
 		}
 		errs = append(errs, o.applyJob(&c))
+	}
+	if c.once && c.retries > 0 {
+		errs = append(errs, fmt.Errorf("schedule: AtMostOnce() and Retry(%d, %v) exclude each other", c.retries, c.backoff))
 	}
 	return c, errors.Join(errs...)
 }

@@ -90,7 +90,7 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 					if pause {
 						require.NoError(c, p.Pause(t.Context(), "job"))
 					} else {
-						cut["renew"], cut["finish"] = errCut, errCut
+						cut["renew"], cut["end"] = errCut, errCut
 					}
 					p.link.fail(func(call string) (before, after error) {
 						time.Sleep(time.Millisecond) // time goes on while a process asks on and on
@@ -172,7 +172,7 @@ func TestARunOfOtherOptionsIsRepeated(t *testing.T) {
 				runs[run.Due.Sub(c.begin)] = run.Attempt
 			}
 			assert.Equal(c, map[time.Duration]int{3 * time.Hour: 2, 27 * time.Hour: 2, 51 * time.Hour: 2, 75 * time.Hour: 1}, runs, "Beside at first: %v", first)
-			assert.Empty(c, c.state("job").Busy)
+			assert.Empty(c, c.state("job").Runs)
 		})
 	}
 }

@@ -3,16 +3,21 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 )
 
-// A Plan says when a job is due. A plan must be the same function in every process that has the
-// job, because the processes know a due time by nothing but the time. Times are in UTC and whole
-// milliseconds. Every, Cron and At make plans.
+// A Plan says when a job is due. Times are in UTC and whole milliseconds. Every, Cron and At make plans.
+//
+// A job has one plan at a time in all processes: its text stands in the database, and a process that starts
+// with another one replaces it there. A plan of another type, whose text this package cannot read, is
+// followed only by the processes that have it themselves; for others it is an ErrPlan.
 type Plan interface {
 	// Next returns the first due time after t, or the zero time if there is none.
 	Next(t time.Time) time.Time
-	// String is shown with the job.
+	// String returns the plan as text, which is all that differs from another plan.
 	String() string
 }
 
@@ -91,6 +96,96 @@ func (a also) Next(t time.Time) time.Time {
 	return n
 }
 
+// A span is a plan and the time after which it holds; nil: a pause.
+type span struct {
+	Plan
+	from time.Time
+}
+
+// spans are the plans of a job, each of which holds until the next one does. Together they are a plan.
+type spans []span
+
+// each calls f with each plan that has due times after t, and the time from which and up to which it holds.
+func (s spans) each(t time.Time, f func(p Plan, lo, hi time.Time) (stop bool)) {
+	for i, p := range s {
+		lo, hi := later(t, p.from), never
+		if i+1 < len(s) {
+			hi = s[i+1].from
+		}
+		if p.Plan != nil && hi.After(lo) && f(p.Plan, lo, hi) {
+			return
+		}
+	}
+}
+
+func (s spans) Next(t time.Time) (next time.Time) {
+	s.each(t, func(p Plan, lo, hi time.Time) bool {
+		n := p.Next(lo)
+		if !n.After(lo) || n.After(hi) {
+			return false
+		}
+		next = n
+		return true
+	})
+	return next
+}
+
+func (s spans) String() string { return s[len(s)-1].String() }
+
+// resumed returns when the last pause ended.
+func (s spans) resumed() (at time.Time) {
+	for i, p := range s[1:] {
+		if s[i].Plan == nil {
+			at = p.from
+		}
+	}
+	return at
+}
+
+// readPlans reads what a document says of a job's plans.
+func readPlans(all []jobs.Span, own Plan) (spans, error) {
+	read := make(spans, len(all))
+	for i, p := range all {
+		if read[i].from = p.From; p.Plan == "" {
+			continue
+		}
+		var err error
+		if read[i].Plan, err = readPlan(p.Plan, own); err != nil {
+			return nil, err
+		}
+	}
+	return read, nil
+}
+
+// readPlan returns the plan that a text stands for: own, if that is its text.
+func readPlan(text string, own Plan) (p Plan, err error) {
+	if own != nil && own.String() == text {
+		return own, nil
+	}
+	kind, rest, _ := strings.Cut(text, " ")
+	switch kind {
+	case "every":
+		var d time.Duration
+		d, err = time.ParseDuration(rest)
+		p = Every(d)
+	case "cron":
+		p = Cron(rest)
+	case "at":
+		var t time.Time
+		t, err = time.Parse(time.RFC3339Nano, rest)
+		p = At(t)
+	default:
+		return nil, fmt.Errorf("%w: %q", ErrPlan, text)
+	}
+	if err == nil {
+		err = checkPlan(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q: %w", ErrPlan, text, err)
+	}
+	return p, nil
+}
+
 var errNoPlan = errors.New("schedule: Add: the plan is nil")
 
 func checkPlan(p Plan) error {
@@ -118,6 +213,20 @@ func latest(p Plan, t, now time.Time) (time.Time, bool) {
 	return p.Next(t), true
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // due reports whether the due time exists and is not in the future.
 func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
@@ -127,10 +236,19 @@ const mostCounted = 1_000_000
 
 // count returns how many due times are after t and not after last; mostCounted: so many or more.
 func count(p Plan, t, last time.Time) (n int) {
+	if !last.After(t) {
+		return 0
+	}
 	switch p := p.(type) {
 	case every:
 		period := time.Duration(p)
 		return max(0, int((last.Sub(p.Next(t))+period)/period))
+	case spans:
+		p.each(t, func(p Plan, lo, hi time.Time) bool {
+			n += count(p, lo, earlier(hi, last))
+			return n >= mostCounted
+		})
+		return n
 	case also:
 		n = count(p.Plan, t, last)
 		if p.asked.After(t) && due(p.asked, last) && !p.Plan.Next(p.asked.Add(-time.Millisecond)).Equal(p.asked) {

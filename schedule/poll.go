@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// pollEvery is how often a process asks whether jobs are to run now.
+	// pollEvery is how often a process asks which jobs were changed.
 	pollEvery = 30 * time.Second
 
-	// asksLast is how long before the last answer a poll still finds a call of RunNow.
+	// asksLast is how long before the last answer a poll still finds a change.
 	asksLast = 5 * time.Minute
 
 	// askedLate is how much later than MaxLate says a call of RunNow may be found: by the second poll.
 	askedLate = 2 * pollEvery
 )
 
-// poll finds the jobs that RunNow was called for, until ctx ends.
+// poll finds the jobs that people have changed, or that have new plans, until ctx ends.
 func (s *Scheduler) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -42,15 +42,22 @@ func (s *Scheduler) poll(ctx context.Context) {
 		if now.Before(answered) { // the server's clock has stepped back
 			answered = now
 		}
-		asked, err := s.store.Asked(ctx, names, answered.Add(-asksLast))
+		changed, err := s.store.Changed(ctx, names, answered.Add(-asksLast))
 		switch {
 		case err == nil:
 			answered = now
 		case ctx.Err() == nil:
-			s.logger.Warn("schedule: could not ask which jobs are to run now", "error", err)
+			s.logger.Warn("schedule: could not ask which jobs were changed", "error", err)
 		}
-		for name, at := range asked { // under a collation also others than those asked for
-			if j := known[name]; j != nil && at.UnixMilli() > j.asked.Load() {
+		for name, at := range changed { // under a collation also others than those asked for
+			j := known[name]
+			if j == nil {
+				continue
+			}
+			s.mu.Lock()
+			news := at.After(j.changed)
+			s.mu.Unlock()
+			if news {
 				s.readAt(j, s.store.Now())
 			}
 		}

@@ -213,8 +213,8 @@ func TestARunThatWasStoppedDuringAPauseIsRepeatedAfterIt(t *testing.T) {
 // another name.
 type collated struct{ jobs.Store }
 
-func (c collated) Asked(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
-	asked, err := c.Store.Asked(ctx, append(slices.Clone(names), "report"), since)
+func (c collated) Changed(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+	asked, err := c.Store.Changed(ctx, append(slices.Clone(names), "report"), since)
 	return asked, err
 }
 
@@ -226,7 +226,8 @@ func TestAPollPassesOverAJobThatItDoesNotHave(t *testing.T) {
 		require.NoError(c, err)
 		p.Scheduler = s
 		p.add("Report", atThree, time.Second).start()
-		require.NoError(c, c.store.Register(t.Context(), "report", "", c.begin, c.begin))
+		_, err = c.store.Register(t.Context(), "report", "every 1h0m0s", c.begin)
+		require.NoError(c, err)
 		c.until(time.Hour)
 		require.NoError(c, p.RunNow(t.Context(), "report"))
 		c.until(4 * time.Hour)

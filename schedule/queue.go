@@ -13,7 +13,7 @@ type task int
 const (
 	claimNext task = iota // claim the job's next due time, and run it
 	readAgain             // read the job's document: did a run die, was a due time given back?
-	repeatRun             // take the place of a run that died
+	repeatRun             // go on with a run that is over
 )
 
 // An item is a task of a job, due at some time.
@@ -21,7 +21,8 @@ type item struct {
 	at   time.Time // by the store's clock
 	job  *job
 	task task
-	dead jobs.Run // for repeatRun: the run that died
+	dead jobs.Run // for repeatRun: the run that is over
+	seq  int64    // for repeatRun: the number of the last claim when that was seen
 	jobs []*job   // for readAgain, once it is out of the queue: job and others
 }
 

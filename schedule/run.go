@@ -18,6 +18,7 @@ const (
 	Panicked  Outcome = "panicked"  // the function panicked; the process exited, unless something recovered
 	Stopped   Outcome = "stopped"   // the function returned an error after its context had ended, because the process was stopping
 	Died      Outcome = "died"      // the process died, or lost the run's lease, before it recorded an end
+	Unbegun   Outcome = "unbegun"   // of a run that waits to be repeated: its claim was undone before the function was called
 	TooLate   Outcome = "too late"  // the function was not called: the due time had passed by more than MaxLate
 )
 
@@ -35,16 +36,17 @@ type Run struct {
 	Error   string    `json:"error,omitempty"`
 
 	ExpireAt time.Time `json:"expireAt,omitzero"` // of a run under way: until when its process is believed alive
+	Again    time.Time `json:"again,omitzero"`    // of a run that has an outcome and is to be repeated: from when on
+	Number   int64     `json:"number,omitempty"`  // of the claim among those of the job; zero for a run of another process that is under way
 
 	// Lease is the run's own lease. It is set only in the Run that the function gets, and released when
 	// that returns.
 	Lease *mongolock.Lease `json:"-"`
 }
 
-// Token is a fencing token: it rises with every run of the job. A resource that refuses
+// Token is a fencing token, the run's Number: it rises with every run of the job. A resource that refuses
 // a lower token than it has seen is safe from a process that was paused (package fence).
-// The package comment says what a wrong clock does to tokens.
-func (r Run) Token() int64 { return r.Due.UnixMilli()<<8 | int64(r.Attempt&0xff) }
+func (r Run) Token() int64 { return r.Number }
 
 // Took returns how long the run took, or zero if it has not ended.
 func (r Run) Took() time.Duration {
@@ -62,7 +64,7 @@ func (r Run) LogValue() slog.Value {
 // runOf makes a Run of what the store knows.
 func runOf(r jobs.Run) Run {
 	return Run{Job: r.Job, ID: r.ID, Due: r.Due, Attempt: r.Attempt, Owner: r.Owner, Began: r.Began, Ended: r.Ended,
-		Outcome: Outcome(r.Outcome), Error: r.Error, ExpireAt: r.ExpireAt}
+		Outcome: Outcome(r.Outcome), Error: r.Error, ExpireAt: r.ExpireAt, Again: r.Again, Number: r.Number}
 }
 
 // A State is what the database knows about a job.
@@ -72,14 +74,26 @@ type State struct {
 	Paused  bool      `json:"paused"`
 	Plan    string    `json:"plan"`
 	Decided time.Time `json:"decided,omitzero"` // every due time up to it is decided
-	Next    time.Time `json:"next,omitzero"`    // the due time after it, by the plan of the last claim
+	Next    time.Time `json:"next,omitzero"`    // the due time after it; zero if there is none, or the plan cannot be read here
 	Runs    []Run     `json:"runs"`             // under way, sorted by due time; also those that wait to be repeated
 	Past    []Run     `json:"past"`             // ended, the latest first
 	Now     time.Time `json:"now"`              // the database's clock
+
+	Tried     time.Time `json:"tried,omitzero"`     // when a run was last claimed
+	Succeeded time.Time `json:"succeeded,omitzero"` // when a run last ended well
 }
 
 func stateOf(s jobs.State) State {
-	state := State{Job: s.Job, Known: s.Known, Paused: s.Paused, Plan: s.Plan, Decided: s.Decided, Next: s.Next, Now: s.Now}
+	state := State{Job: s.Job, Known: s.Known, Paused: s.Paused, Decided: s.Decided, Now: s.Now, Tried: s.Tried, Succeeded: s.Succeeded}
+	if s.Known {
+		state.Plan = s.Plans[len(s.Plans)-1].Plan
+		if plans, err := readPlans(s.Plans, nil); err == nil {
+			state.Next = plans.Next(later(s.Decided, plans.resumed()))
+			if s.Asked.After(s.Decided) && (state.Next.IsZero() || s.Asked.Before(state.Next)) {
+				state.Next = s.Asked
+			}
+		}
+	}
 	for _, r := range s.Runs {
 		state.Runs = append(state.Runs, runOf(r))
 	}

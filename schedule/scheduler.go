@@ -42,35 +42,36 @@ type Scheduler struct {
 // A job is one job of this process.
 type job struct {
 	name string
-	plan Plan
+	plan Plan // as Add was told; the one that holds is in plans
 	fn   Func
 	jobConfig
 
 	asked atomic.Int64 // when the job was last told to run at once, in Unix milliseconds
 
 	// The following belong to the one goroutine that has the job's item of the queue.
-	due    time.Time // the due time to claim next
-	mark   time.Time // with Each: every due time up to it is decided, as far as is known
-	sure   bool      // mark comes from the document, or from this process's own last claim
-	floor  time.Time // due times up to it are those of another plan
-	doubts []string  // IDs of claims whose outcome is unknown
-	looked time.Time // the last read after a lost claim, of a job that is due often
-	pause  *backoff.Backoff
-
-	// The following are protected by Scheduler.mu.
-	reading bool      // a read is scheduled
-	stale   bool      // the document must be read before the next claim
-	passed  time.Time // the last due time whose claim was refused, until it is known to be decided
+	plans   spans     // what the document says
+	edition int64     // of plans
+	due     time.Time // the due time to claim next
+	mark    time.Time // every due time up to it is decided, as far as is known
+	sure    bool      // mark comes from the document, or from this process's own last claim
 	ahead   time.Time // the next claim takes decided back from there; zero: it does not
 	told    time.Time // the decided that a log line said lies in the future
-	removed bool
+	looked  time.Time // the last read after a lost claim, of a job that is due often
+	pause   *backoff.Backoff
+
+	// The following are protected by Scheduler.mu.
+	reading  bool      // a read is scheduled
+	stale    bool      // the document must be read before the next claim
+	proposed bool      // the document has, or had, this process's plan
+	changed  time.Time // the last change of the job that this process has seen
+	removed  bool
 }
 
 // forget drops what an earlier Run has left to do.
 func (j *job) forget() {
 	j.asked.Store(0)
-	j.floor, j.doubts, j.looked, j.pause = time.Time{}, nil, time.Time{}, nil
-	j.reading, j.stale, j.passed, j.ahead, j.told = false, false, time.Time{}, time.Time{}, time.Time{}
+	j.plans, j.edition, j.mark, j.sure, j.ahead, j.told, j.looked, j.pause = nil, 0, time.Time{}, false, time.Time{}, time.Time{}, time.Time{}, nil
+	j.reading, j.stale, j.proposed, j.changed = false, false, false, time.Time{}
 }
 
 // newWithStore makes a Scheduler on a store.

@@ -29,24 +29,22 @@ type (
 
 func (s forgetsFires) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
 	all, err := s.Read(ctx, []string{c.Job}, jobs.WithoutPast)
-	if err == nil && all[0].Busy == "" {
-		err = s.Forget(ctx, c.Job)
-	}
 	if err != nil {
 		return jobs.Claimed{}, err
 	}
+	c.Mark, c.First = time.Time{}, all[0].Decided.Add(time.Hour)
 	return s.Store.Claim(ctx, c)
 }
 
-func (s endsAnyRun) Finish(ctx context.Context, e jobs.End) error {
-	if all, err := s.Read(ctx, []string{e.Job}, jobs.WithoutPast); err == nil && all[0].Busy != "" {
-		e.ID = all[0].Busy
+func (s endsAnyRun) End(ctx context.Context, e jobs.End) error {
+	if all, err := s.Read(ctx, []string{e.Job}, jobs.WithoutPast); err == nil && len(all[0].Runs) > 0 {
+		e.ID = all[0].Runs[0].ID
 	}
-	return s.Store.Finish(ctx, e)
+	return s.Store.End(ctx, e)
 }
 
-func (s resurrects) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration) (time.Duration, error) {
-	left, err := s.Store.Renew(ctx, r, ttl)
+func (s resurrects) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (time.Duration, error) {
+	left, err := s.Store.Renew(ctx, r, ttl, begun)
 	if errors.Is(err, store.ErrGone) {
 		return ttl, nil
 	}
@@ -98,11 +96,11 @@ func TestControlAStoreThatBreaksADutyIsCaught(t *testing.T) {
 		claim string
 	}{
 		"remembers no fire":        {forgetsFires{jobs.NewMemory()}, "a fire is claimed once"},
-		"ends whichever run":       {endsAnyRun{jobs.NewMemory()}, "a run that ran out gives way to the next fire"},
+		"ends whichever run":       {endsAnyRun{jobs.NewMemory()}, "a run that ran out is repeated once, and other fires wait"},
 		"renews what ran out":      {resurrects{jobs.NewMemory()}, "a run that ran out is not renewed, and its end is written"},
-		"undoes nothing":           {undoesNothing{jobs.NewMemory()}, "a claim undone gives its fire back"},
+		"undoes nothing":           {undoesNothing{jobs.NewMemory()}, "a claim undone before its fire gives it back"},
 		"takes back any decision":  {takesBackAny{jobs.NewMemory()}, "decided is taken back from far ahead, and once"},
-		"believes every run alive": {believesInLife{jobs.NewMemory()}, "a run that ran out gives way to the next fire"},
+		"believes every run alive": {believesInLife{jobs.NewMemory()}, "a run that ran out is repeated once, and other fires wait"},
 	}
 	for name, b := range broken {
 		t.Run(name, func(t *testing.T) {

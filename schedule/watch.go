@@ -1,16 +1,17 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/store"
 )
 
-// reread reads the documents of jobs whose claims were refused, with one command. See seen.
+// reread reads the documents of jobs, with one command, and goes on with what they show.
 func (s *Scheduler) reread(ctx context.Context, which []*job) {
 	states, err := s.store.Read(ctx, names(which), jobs.WithoutPast)
 	if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(which) {
@@ -26,11 +27,15 @@ func (s *Scheduler) reread(ctx context.Context, which []*job) {
 		s.logForeign(err)
 	}
 	for i, j := range which {
-		switch {
-		case states[i].Known:
-			s.seen(ctx, j, states[i])
-		case states[i].Foreign != nil:
+		if states[i].Foreign != nil {
 			s.event(Event{Kind: Faulted, Job: j.name, Err: states[i].Foreign})
+			continue
+		}
+		news := s.watch(j, states[i]) || len(states[i].Runs) > 0
+		if s.take(j) {
+			s.aim(ctx, j, states[i])
+		} else if news { // a claim is under way: the job is read before the next one
+			s.setStale(j)
 		}
 	}
 }
@@ -39,174 +44,112 @@ func (s *Scheduler) logForeign(err error) {
 	s.logger.Error("schedule: a job will not run until its document is mended, or forgotten with mongolock jobs forget", "error", err)
 }
 
-// seen acts on what a read has shown. Runs that were stopped or died are repeated. A due time
-// that nobody has decided is claimed here: another process claimed it and gave it back, or a run
-// that kept the job busy has died, or the job was told to run now.
-func (s *Scheduler) seen(ctx context.Context, j *job, state jobs.State) {
-	var next time.Time // when another run may have died
-	var dead []jobs.Run
-	for _, r := range state.Runs { // of this process too: its claim may be being undone, or its job have been removed since
-		switch {
-		case !r.ExpireAt.After(state.Now):
-			dead = append(dead, r)
-		case next.IsZero() || r.ExpireAt.Before(next):
-			next = r.ExpireAt
-		}
-	}
-	if state.Paused {
-		s.setPassed(j, time.Time{})
-		switch {
-		case j.once:
-		case len(dead) > 0: // it is repeated after the pause
-			s.readAt(j, s.store.Now().Add(pollEvery))
-		case !next.IsZero():
-			s.readAt(j, next.Add(time.Millisecond))
-		}
+// aim chooses the due time to claim next by the job's document, and puts the job back in the queue. The caller has
+// the job's item.
+func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) {
+	seen, err := s.learn(ctx, j, seen)
+	if err != nil {
+		s.tryLater(ctx, j, err)
 		return
 	}
-	passed := s.lastPassed(j)
-	if state.Asked.After(state.Decided) {
-		j.asked.Store(state.Asked.UnixMilli())
-		passed = later(passed, state.Asked)
-		s.setPassed(j, passed)
+	j.pause = nil
+	now := s.store.Now()
+	if j.due = j.pick(j.mark, now, s.jitter).due; due(j.due, now) && (seen.Paused || j.busy(seen)) {
+		j.due = j.after(now)
 	}
-	if !j.once {
-		for _, r := range dead {
-			s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: r})
+	s.await(j)
+}
+
+// watch has the runs repeated that are over, and reads the job again when one that is under way would run out. It
+// reports whether the job was changed.
+func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
+	s.mu.Lock()
+	news = seen.Changed.After(j.changed)
+	j.changed = later(j.changed, seen.Changed)
+	s.mu.Unlock()
+	var next time.Time // when another run may have died
+	for _, r := range seen.Runs {
+		switch {
+		case r.ExpireAt.After(seen.Now):
+			if next.IsZero() || r.ExpireAt.Before(next) {
+				next = r.ExpireAt
+			}
+		case seen.Paused: // it is repeated after the pause
+		default:
+			if r.Outcome == "" && r.Verdict == "" && s.runs.neverBegan(r.ID) {
+				r.Outcome = jobs.Unbegun
+			}
+			at := s.store.Now()
+			for _, t := range []time.Time{r.Again, r.Due} {
+				if !isFar(t, at) { // otherwise a clock was wrong
+					at = later(at, t)
+				}
+			}
+			s.put(item{at: at, job: j, task: repeatRun, dead: r, seq: seen.Seq})
 		}
-		if !next.IsZero() {
-			s.readAt(j, next.Add(time.Millisecond))
+	}
+	if !next.IsZero() {
+		s.readAt(j, next.Add(time.Millisecond))
+	}
+	return news
+}
+
+// repetition returns the claim that goes on with a run that is over: by another attempt, or by a verdict.
+func (j *job) repetition(dead jobs.Run, now time.Time, jitter time.Duration) jobs.Claim {
+	run := jobs.Run{Due: dead.Due, Attempt: dead.Attempt, Deaths: dead.Deaths, Fails: dead.Fails, Drops: dead.Drops, Verdict: dead.Verdict}
+	if dead.Verdict != "" { // goes on as it was
+		run.Owner, run.Began, run.Error = dead.Owner, dead.Began, dead.Error
+		return jobs.Claim{Run: run, Dead: &dead}
+	}
+	outcome, unbegun := Outcome(dead.Outcome), dead.Outcome == jobs.Unbegun
+	var why string
+	switch outcome {
+	case "":
+		outcome, unbegun = Died, !dead.Begun
+		if run.Deaths++; run.Deaths >= mostDeaths {
+			why = "its runs died"
 		}
-		if len(dead) > 0 {
-			return // due times after it are read when the run has been repeated
-		}
+	case Failed, Panicked:
+		run.Fails++
 	}
 	switch {
-	case passed.IsZero():
-		return
-	case !s.isUndecided(ctx, j, passed, state):
-		s.setPassed(j, time.Time{})
-		return
-	case j.busy(state):
-		s.readAt(j, next.Add(time.Millisecond))
-		return
+	case isFar(dead.Due, now):
+		why, outcome = "it was claimed by a wrong clock", Died
+	case dead.Outcome != jobs.Unbegun && j.once:
+		why = "its run did not come to an end, and AtMostOnce allows no other"
+	case why == "" && j.tooLate(dead.Due, now, jitter) && (unbegun || outcome == Failed || outcome == Panicked):
+		run.Verdict, run.Drops = string(TooLate), append(run.Drops, jobs.Drop{First: dead.Due, Last: dead.Due, Count: 1, Why: "they were later than MaxLate allows"})
+	case dead.Outcome != jobs.Unbegun && why == "":
+		run.Attempt++
 	}
-	if !s.take(j) {
-		s.setStale(j) // a claim is under way: the job is read before the next one, which may be far off
-		s.readAt(j, s.store.Now().Add(often))
-		return
+	if why != "" {
+		run.Verdict, run.Drops = string(outcome), append(run.Drops, jobs.Drop{First: dead.Due, Last: dead.Due, Count: 1, Why: why})
+		run.Owner, run.Began, run.Error = dead.Owner, dead.Began, cmp.Or(dead.Error, "given up: "+why)
 	}
-	s.setPassed(j, time.Time{})
-	now := s.store.Now()
-	if j.due = passed; state.Decided.Before(passed) {
-		s.catchUp(j, state, now)
-	}
-	if passed.Equal(state.Asked) && due(passed, now) && j.due.After(now) { // RunNow was called under another plan
-		j.due = passed
-	}
-	s.put(item{at: s.store.Now(), job: j})
+	return jobs.Claim{Run: run, Dead: &dead, Enter: dead.Outcome != jobs.Unbegun && why == ""}
 }
 
-// isUndecided reports whether nobody has decided the due time.
-func (s *Scheduler) isUndecided(ctx context.Context, j *job, at time.Time, state jobs.State) bool {
-	full, ahead := s.isAhead(ctx, j, state)
-	if !ahead {
-		return state.Decided.Before(at)
-	}
-	return full.Known && !ran(full, at) // then decided does not tell about it
-}
+// isFar reports whether a due time is so far ahead that a clock was wrong when it was claimed.
+func isFar(at, now time.Time) bool { return at.After(now.Add(farAhead)) }
 
-// takeOver repeats a run that was stopped or died, in its place. If its due time was attempted
-// often enough, or has not come, the run is entered in the past instead, so that the job can go on. If the caller
-// holds the job's own item (mine), takeOver puts it back.
-func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead jobs.Run, mine bool) {
-	goOn := func() {
-		s.setStale(j) // other due times may have come: read before the next claim
-		if mine {
-			s.put(item{at: s.store.Now(), job: j})
-		}
-	}
-	readAt := func(at time.Time) {
-		s.readAt(j, at)
-		if mine {
-			s.await(j)
-		}
-	}
-	early := dead.Due.After(s.store.Now().Add(wrongBy)) // it was claimed by a wrong clock
-	givenUp := dead.Attempt >= lastAttempt
-	if !early && (givenUp || dead.Attempt >= mostAttempts && dead.Outcome != string(Stopped)) {
-		if sure := dead.ExpireAt.Add(wrongBy); sure.After(s.store.Now()) { // another clock may have written its end, and no claim judges that
-			readAt(sure)
-			return
-		}
-		died, err := s.died(ctx, dead)
-		if err != nil {
-			readAt(s.store.Now().Add(time.Second))
-			return
-		}
-		givenUp = givenUp || died >= mostAttempts
-	}
-	if early || givenUp {
-		defer goOn()
-		ref := jobs.Ref{Job: j.name, ID: dead.ID, Shared: !dead.Alone}
-		if dead.Outcome == "" {
-			dead.Outcome, dead.Error = string(Died), "given up by "+s.owner
-		}
-		end := jobs.End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}
-		err := s.store.Finish(ctx, end)
-		if err != nil && !store.IsCertain(err) { // it may have been applied, and is told by who did it
-			if err = s.store.Finish(ctx, end); errors.Is(err, store.ErrGone) && s.hasEntered(ctx, dead) {
-				err = nil
-			}
-		}
-		if err != nil && !errors.Is(err, store.ErrGone) {
-			s.readAt(j, s.store.Now().Add(often))
-		}
-		if err == nil && !early {
-			s.logger.Error("schedule: a due time is given up, because all its runs died", "run", runOf(dead))
-			s.event(Event{Kind: Dropped, Job: j.name, First: dead.Due, Due: dead.Due, Count: 1})
-		}
+// repeat goes on with a run that is over.
+func (s *Scheduler) repeat(ctx, runs context.Context, j *job, dead jobs.Run, seq int64) {
+	if s.runs.endAgain(ctx, dead.ID) { // it is this process's own, whose end could not be written
+		s.readAt(j, s.store.Now())
 		return
 	}
-	lease, a, err := s.claim(ctx, j, jobs.Claim{Due: dead.Due, Attempt: dead.Attempt + 1, Dead: &dead})
+	c := j.repetition(dead, s.store.Now(), s.jitter)
+	c.Seq = seq
+	lease, a, err := s.claim(ctx, j, c)
 	if err != nil { // another process was quicker, or the claim failed
-		readAt(s.store.Now().Add(time.Second))
+		if !errors.Is(err, jobs.ErrNotDue) && !errors.Is(err, mongolock.ErrOutcomeUnknown) && ctx.Err() == nil {
+			s.logger.Warn("schedule: a run could not be repeated, which is tried again", "job", j.name, "due", dead.Due, "error", err)
+		}
+		s.readAt(j, s.store.Now().Add(time.Second))
 		return
 	}
-	defer goOn()
-	if r := runWith(a.tracked.run(), lease); s.awaitDue(runs, j, &r) {
-		s.execute(runs, j, a.tracked, r)
-	}
-}
-
-// hasEntered reports whether this process entered the run in the past, as far as the past shows.
-func (s *Scheduler) hasEntered(ctx context.Context, dead jobs.Run) bool {
-	all, err := s.store.Read(ctx, []string{dead.Job}, jobs.WithPast)
-	if err != nil {
-		return true // rather told twice than never
-	}
-	other := func(r jobs.Run) bool { return r.ID == dead.ID && r.Error != dead.Error }
-	return !slices.ContainsFunc(all[0].Past, other)
-}
-
-// died returns how many attempts at the run's due time have died, this one included: all but those that the
-// past shows as stopped.
-func (s *Scheduler) died(ctx context.Context, dead jobs.Run) (n int, err error) {
-	all, err := s.store.Read(ctx, []string{dead.Job}, jobs.WithPast)
-	if err != nil {
-		return 0, err
-	}
-	alive := func(r jobs.Run) bool { return r.ID == dead.ID && r.ExpireAt.After(dead.ExpireAt) }
-	if slices.ContainsFunc(all[0].Runs, alive) {
-		return 0, errAtWork // it was renewed since it was read
-	}
-	stopped := map[int]bool{} // by attempt: one whose repetition was undone is there twice
-	for _, r := range all[0].Past {
-		if r.Due.Equal(dead.Due) && r.Outcome == string(Stopped) {
-			stopped[r.Attempt] = true
-		}
-	}
-	return dead.Attempt - len(stopped), nil
+	s.carryOut(runs, j, a, lease)
+	s.readAt(j, s.store.Now()) // other due times may have come
 }
 
 // setStale makes the next attempt read the job's document first.
@@ -216,35 +159,15 @@ func (s *Scheduler) setStale(j *job) {
 	j.stale = true
 }
 
+func (s *Scheduler) isStale(j *job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.stale
+}
+
 func (s *Scheduler) takeStale(j *job) (was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, j.stale = j.stale, false
 	return was
-}
-
-// setPassed remembers the last due time whose claim was refused; zero: none.
-func (s *Scheduler) setPassed(j *job, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	j.passed = at
-}
-
-func (s *Scheduler) lastPassed(j *job) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return j.passed
-}
-
-func (s *Scheduler) setAhead(j *job, decided time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	j.ahead = decided
-}
-
-func (s *Scheduler) takeAhead(j *job) (decided time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	decided, j.ahead = j.ahead, time.Time{}
-	return decided
 }

@@ -129,7 +129,7 @@ func stormy(c *cluster, seed uint64, orders, beside bool, opts ...schedule.JobOp
 		time.Sleep(d)
 		for _, p := range all {
 			sent := p.link.counted()
-			if most := 60 * (2 + int(d/time.Minute)); sent["claim"]+sent["read"]+sent["undo"]+sent["finish"] > most {
+			if most := 60 * (2 + int(d/time.Minute)); sent["claim"]+sent["read"]+sent["undo"]+sent["end"] > most {
 				s.fault("process %d sent %v in %v", p.nr, sent, d)
 			}
 		}

@@ -110,7 +110,7 @@ func (f *failing) release(h *hold) {
 	for _, r := range h.runs {
 		r.stop()
 		<-r.done
-		_ = f.mem.Finish(context.Background(), r.end) // ErrGone: the job was forgotten
+		_ = f.mem.End(context.Background(), r.end) // ErrGone: the job was forgotten
 	}
 	h.runs = nil
 }
@@ -129,19 +129,16 @@ func (f *failing) releaseAll() {
 func (h *hold) claimFirst(mem *jobs.Memory, c jobs.Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over {
+	if h.over || c.Run.Verdict != "" { // a verdict is no run
 		return
 	}
-	c.ID, c.Owner = rand.Text(), rival
+	c.ID, c.Run.Owner = rand.Text(), rival
 	claimed, err := mem.Claim(context.Background(), c)
 	if err != nil {
 		return // it has the job already, or the due time is decided
 	}
-	end := jobs.End{Ref: c.Ref, Slot: claimed.Slot, Keep: c.Keep, Run: jobs.Run{Job: c.Job, ID: c.ID, Due: c.Due,
-		Attempt: c.Attempt, Owner: c.Owner, Began: claimed.Began, Slot: claimed.Slot, Outcome: string(schedule.Succeeded)}}
-	if !c.Wait && c.Dead == nil { // otherwise the dead runs wait to be repeated
-		end.Dead = claimed.Dead
-	}
+	end := jobs.End{Ref: c.Ref, Keep: c.Keep, Run: c.Run}
+	end.Run.Job, end.Run.ID, end.Run.Began, end.Run.Number, end.Run.Outcome = c.Job, c.ID, claimed.Began, claimed.Number, string(schedule.Succeeded)
 	ctx, stop := context.WithCancel(context.Background())
 	r := held{end: end, stop: stop, done: make(chan struct{})}
 	h.runs = append(h.runs, r)
@@ -158,7 +155,7 @@ func renew(ctx context.Context, mem *jobs.Memory, c jobs.Claim) {
 	for {
 		select {
 		case <-third.C:
-			if _, err := mem.Renew(ctx, c.Ref, c.TTL); err != nil {
+			if _, err := mem.Renew(ctx, c.Ref, c.TTL, true); err != nil {
 				return // the job was forgotten
 			}
 		case <-ctx.Done():

@@ -20,18 +20,9 @@ import (
 // sample, so after one with an older sample the store asks for the time.
 const stale = 10 * time.Minute
 
-// Mongo keeps each job in one document:
-//
-//	{ _id: "nightly-report", schedule: 1,
-//	  decided: Date, ended: Date, next: Date, asked: Date, paused: true, plan: "cron 0 3 * * *",
-//	  busy: { id, until },
-//	  runs: { "<id>": { due, attempt, owner, began, expireAt } },
-//	  past: { "<0 to n-1>": { id, due, attempt, owner, began, ended, outcome, error } },
-//	  keep: n, seq: <claims so far>, at: Date }
-//
-// The commands use only classic operators, on single fields. A field that a late command
-// could lower is moved by $max. docs/internals/design.md §4 says why expiry, sessions and deadlines
-// are as they are; the same rules hold here.
+// Mongo keeps each job in one document; see document. The commands use only classic operators, and no
+// expressions. docs/internals/design.md §4 says why expiry, sessions and deadlines are as they are; the
+// same rules hold here.
 type Mongo struct{ base *command.Collection }
 
 // NewMongo makes a Store of a collection, on a local clock.
@@ -51,18 +42,8 @@ func (m *Mongo) Now() time.Time {
 	return r.Likely.UTC()
 }
 
-// read returns the server's clock. A mongos shows its own clock, which is good enough for
-// a timer, but must not decide which run has run out.
-func (m *Mongo) read(ctx context.Context) (server.Reading, error) {
-	r, err := m.base.Read(ctx)
-	if err != nil {
-		err = server.NotApplied(err)
-	}
-	return r, err
-}
-
 // sample asks for the time. Through a mongos that takes a write to the job's own
-// document, if it exists.
+// document, if it exists: its own clock must not decide which run has run out.
 func (m *Mongo) sample(ctx context.Context, job string) error {
 	if _, _, err := m.base.Hello(ctx); err != nil {
 		return server.NotApplied(err)
@@ -70,7 +51,7 @@ func (m *Mongo) sample(ctx context.Context, job string) error {
 	if !m.base.Kind().Router {
 		return nil
 	}
-	_, err := m.modify(command.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
+	_, err := m.modify(command.Bare(ctx), named(job), bson.D{stamp}, after)
 	return err
 }
 
@@ -100,8 +81,17 @@ func (m *Mongo) modify(ctx context.Context, filter, update bson.D, opts *options
 	return r, err
 }
 
+// change sends an update that means nothing if its filter matches nothing.
+func (m *Mongo) change(ctx context.Context, filter, update bson.D, otherwise error) error {
+	r, err := m.modify(command.Bare(ctx), filter, append(update, stamp), after)
+	if err == nil && !r.Found() {
+		return otherwise
+	}
+	return server.Classified(err)
+}
+
 // Read reads the jobs first and the clock after them. A run that has run out by that clock is
-// over, unless it was renewed in between; the filter of a take-over notices that. The clock is
+// over, unless it was renewed in between; the filter of a repetition notices that. The clock is
 // not read if no run is under way and the past is not asked for: then a sample of some minutes
 // ago is good enough.
 func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]State, error) {
@@ -111,34 +101,29 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 	for i, name := range names {
 		all[i].Job, at[name] = name, i
 	}
-	const most = 1000 // names that a caller gives
-	opts := options.Find().SetBatchSize(int32(min(len(names)+1, most+1)))
+	opts := options.Find()
 	if detail == WithoutPast {
 		opts.SetProjection(withoutPast)
 	}
-	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
-	if err != nil {
-		return nil, server.Classified(err)
-	}
-	defer cursor.Close(ctx)
 	var foreign []error
-	for cursor.Next(ctx) {
-		doc, err := readDocument(cursor.Current)
+	err := m.base.FindAll(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, len(names), func(raw bson.Raw) {
+		doc, err := readDocument(raw)
 		if err != nil {
 			foreign = append(foreign, err)
-			id, _ := cursor.Current.Lookup("_id").StringValueOK()
-			if i, asked := at[id]; asked {
-				all[i].Foreign = err
-			}
-			continue
+			doc.Job, _ = raw.Lookup("_id").StringValueOK()
 		}
-		if i, asked := at[doc.ID]; asked {
+		i, asked := at[doc.Job] // under a collation there may be others
+		switch {
+		case !asked:
+		case err != nil:
+			all[i].Foreign = err
+		default:
 			all[i] = doc.state()
-			m.base.Saw(doc.ID, doc.marks(), m.base.Clock.Now())
+			m.base.Saw(doc.Job, doc.marks(), m.base.Clock.Now())
 		}
-	}
-	if err := cursor.Err(); err != nil {
-		return nil, err
+	}, opts)
+	if err != nil {
+		return nil, server.Classified(err)
 	}
 	busy := slices.IndexFunc(all, func(s State) bool { return len(s.Runs) > 0 })
 	now, known := m.base.Clock.Read()
@@ -157,27 +142,113 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 	return all, errors.Join(foreign...)
 }
 
-// Names lists the jobs.
-func (m *Mongo) Names(ctx context.Context) ([]string, error) {
-	ctx = command.Bare(ctx)
-	cursor, err := m.base.Soft.Find(ctx, bson.D{ours}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
-	if err != nil {
-		return nil, server.Classified(err)
+// Register is an upsert that changes nothing if the document exists.
+func (m *Mongo) Register(ctx context.Context, name, plan string, now time.Time) (State, error) {
+	first := bson.D{{Key: "plans", Value: []Span{{plan, now}}}, {Key: "edition", Value: int64(1)}, {Key: "decided", Value: date(now)},
+		{Key: "seq", Value: now.UnixMilli()}, {Key: "open", Value: int64(0)}}
+	r, err := m.modify(command.Bare(ctx), named(name), bson.D{{Key: "$setOnInsert", Value: first}, stamp}, upsert)
+	switch {
+	case server.ClassOf(err) == server.DuplicateID:
+		return State{}, errNoJob(name)
+	case err == nil && !r.Found(): // SecantusDB says so if another one was just inserted
+		err = server.ErrNoTrace
 	}
-	defer cursor.Close(ctx)
-	var names []string
-	for cursor.Next(ctx) {
-		if name, ok := cursor.Current.Lookup("_id").StringValueOK(); ok {
-			names = append(names, name)
+	if err != nil {
+		return State{}, server.Classified(err)
+	}
+	m.base.Saw(name, r.doc.marks(), r.Seen())
+	s := r.doc.state()
+	s.Now = r.doc.At
+	return s, nil
+}
+
+// Plan names the edition.
+func (m *Mongo) Plan(ctx context.Context, name string, edition int64, plans []Span) error {
+	filter := append(named(name), bson.E{Key: "edition", Value: edition})
+	set := bson.D{{Key: "plans", Value: plans}, {Key: "changed", Value: date(m.Now())}}
+	return m.change(ctx, filter, bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{{Key: "edition", Value: int64(1)}}}}, ErrNotDue)
+}
+
+var errNoChange = errors.New("nothing matches")
+
+// Change is one update, but for Resume, which reads the plans first. Its dates are read from the
+// server's clock before. That they are late or early by some milliseconds does not matter.
+func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed bool, err error) {
+	ctx = command.Bare(ctx)
+	if _, _, err := m.base.Hello(ctx); err != nil {
+		return false, server.NotApplied(err)
+	}
+	now := date(m.Now())
+	idle := append(named(name), bson.E{Key: "paused", Value: bson.D{{Key: "$exists", Value: false}}})
+	set := func(field string) bson.D {
+		return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: now}, {Key: "changed", Value: now}}}}
+	}
+	switch change {
+	case AskRun:
+		err = m.change(ctx, idle, set("asked"), errNoChange)
+	case Pause:
+		begins := set("pausedAt")
+		begins[0].Value = append(begins[0].Value.(bson.D), bson.E{Key: "paused", Value: true})
+		if err = m.change(ctx, idle, begins, errNoChange); errors.Is(err, errNoChange) { // it is paused, or there is no such job
+			err = m.change(ctx, named(name), bson.D{}, errNoChange)
+		}
+	case Resume:
+		for again := true; again; again = errors.Is(err, ErrNotDue) {
+			if again, err = m.resume(ctx, name, m.Now()); !again {
+				break
+			}
 		}
 	}
-	return names, cursor.Err()
+	if errors.Is(err, errNoChange) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// resume ends a pause. ErrNotDue says that the plans were changed meanwhile.
+func (m *Mongo) resume(ctx context.Context, name string, now time.Time) (paused bool, err error) {
+	r, err := m.base.Find(ctx, named(name))
+	if err != nil || !r.Found() {
+		return false, errors.Join(server.Classified(err), errNoChange)
+	}
+	doc, err := readDocument(r.Image)
+	if err != nil || !doc.Paused {
+		return false, errors.Join(err, errNoChange)
+	}
+	filter := append(named(name), bson.E{Key: "paused", Value: true}, bson.E{Key: "edition", Value: doc.Edition})
+	return true, m.change(ctx, filter, bson.D{
+		{Key: "$set", Value: bson.D{{Key: "plans", Value: resumed(doc.Plans, doc.PausedAt, now)}, {Key: "changed", Value: date(now)}}},
+		{Key: "$inc", Value: bson.D{{Key: "edition", Value: int64(1)}}}, {Key: "$unset", Value: bson.D{{Key: "paused", Value: ""}}}}, ErrNotDue)
+}
+
+// Changed is one find, which mostly finds nothing.
+func (m *Mongo) Changed(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
+	changed := make(map[string]time.Time)
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}, {Key: "changed", Value: bson.D{{Key: "$gt", Value: date(since)}}}, ours}
+	err := m.base.FindAll(command.Bare(ctx), m.base.Soft, filter, len(names), func(raw bson.Raw) {
+		name, isName := raw.Lookup("_id").StringValueOK()
+		at, isTime := command.Time(raw.Lookup("changed"))
+		if isName && isTime {
+			changed[name] = at
+		}
+	}, options.Find().SetProjection(bson.D{{Key: "changed", Value: 1}}))
+	return changed, server.Classified(err)
+}
+
+// Names lists the jobs.
+func (m *Mongo) Names(ctx context.Context) (names []string, err error) {
+	const most = 9999 // in one batch
+	err = m.base.FindAll(command.Bare(ctx), m.base.Soft, bson.D{ours}, most, func(raw bson.Raw) {
+		if name, ok := raw.Lookup("_id").StringValueOK(); ok {
+			names = append(names, name)
+		}
+	}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	return names, server.Classified(err)
 }
 
 // Forget deletes a job, but not a document that is not marked as one. It says so.
 func (m *Mongo) Forget(ctx context.Context, name string) error {
-	ctx = command.Bare(ctx)
-	r, err := m.base.Remove(ctx, m.base.Durable, bson.D{{Key: "_id", Value: name}, ours})
+	r, err := m.base.Remove(command.Bare(ctx), m.base.Durable, named(name))
 	if err != nil || r.Found() {
 		return server.Classified(err)
 	}

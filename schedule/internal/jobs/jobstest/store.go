@@ -29,17 +29,13 @@ func (s *Store) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err 
 	return won, err
 }
 
-func (s *Store) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration) (left time.Duration, err error) {
-	err = s.Through(ctx, Call{Op: "renew", Run: r.ID}, func() (err error) { left, err = s.To.Renew(ctx, r, ttl); return err })
+func (s *Store) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (left time.Duration, err error) {
+	err = s.Through(ctx, Call{Op: "renew", Run: r.ID}, func() (err error) { left, err = s.To.Renew(ctx, r, ttl, begun); return err })
 	return left, err
 }
 
-func (s *Store) Finish(ctx context.Context, e jobs.End) error {
-	return s.Through(ctx, Call{Op: "finish", Run: e.ID}, func() error { return s.To.Finish(ctx, e) })
-}
-
-func (s *Store) Leave(ctx context.Context, e jobs.End) error {
-	return s.Through(ctx, Call{Op: "leave", Run: e.ID}, func() error { return s.To.Leave(ctx, e) })
+func (s *Store) End(ctx context.Context, e jobs.End) error {
+	return s.Through(ctx, Call{Op: "end", Run: e.ID}, func() error { return s.To.End(ctx, e) })
 }
 
 func (s *Store) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
@@ -52,8 +48,13 @@ func (s *Store) Read(ctx context.Context, names []string, detail jobs.Detail) (a
 	return all, err
 }
 
-func (s *Store) Register(ctx context.Context, name, plan string, now, next time.Time) error {
-	return s.Through(ctx, Call{Op: "register"}, func() error { return s.To.Register(ctx, name, plan, now, next) })
+func (s *Store) Register(ctx context.Context, name, plan string, now time.Time) (seen jobs.State, err error) {
+	err = s.Through(ctx, Call{Op: "register"}, func() (err error) { seen, err = s.To.Register(ctx, name, plan, now); return err })
+	return seen, err
+}
+
+func (s *Store) Plan(ctx context.Context, name string, edition int64, plans []jobs.Span) error {
+	return s.Through(ctx, Call{Op: "plan"}, func() error { return s.To.Plan(ctx, name, edition, plans) })
 }
 
 func (s *Store) Change(ctx context.Context, name string, change jobs.Change) (changed bool, err error) {
@@ -61,9 +62,9 @@ func (s *Store) Change(ctx context.Context, name string, change jobs.Change) (ch
 	return changed, err
 }
 
-func (s *Store) Asked(ctx context.Context, names []string, since time.Time) (asked map[string]time.Time, err error) {
-	err = s.Through(ctx, Call{Op: "asked"}, func() (err error) { asked, err = s.To.Asked(ctx, names, since); return err })
-	return asked, err
+func (s *Store) Changed(ctx context.Context, names []string, since time.Time) (changed map[string]time.Time, err error) {
+	err = s.Through(ctx, Call{Op: "changed"}, func() (err error) { changed, err = s.To.Changed(ctx, names, since); return err })
+	return changed, err
 }
 
 func (s *Store) Names(ctx context.Context) (names []string, err error) {
