@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"syscall"
 
@@ -14,8 +13,8 @@ import (
 // ends it.
 func pdeathsig(*syscall.SysProcAttr) {}
 
-// living reports whether the process group has a member.
-func living(group int) bool { return !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
+// startedUnder returns the process group of a command: nothing else of what it starts is known.
+func startedUnder(group int, _ string) group { return processGroup(group) }
 
 // continuable reports whether this process has a parent that can continue it when it is
 // stopped: one in its session.

@@ -5,8 +5,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 )
 
 // A fakeGroup is a process group that ends when it was alive for a number of looks.
@@ -26,8 +29,8 @@ type fakeGroup struct {
 	sent  []syscall.Signal
 }
 
-func (g *fakeGroup) signal(s syscall.Signal) error {
-	g.sent = append(g.sent, s)
+func (g *fakeGroup) signal(all ...syscall.Signal) error {
+	g.sent = append(g.sent, all...)
 	return g.err
 }
 
@@ -35,6 +38,8 @@ func (g *fakeGroup) living() bool {
 	g.looks--
 	return g.looks >= 0
 }
+
+func (g *fakeGroup) strays() []string { return nil }
 
 // lost is a lease that is lost.
 type lost struct{ over chan struct{} }
@@ -107,12 +112,12 @@ func TestASignalBeforeTheCommandIsNotLost(t *testing.T) {
 		var a app
 		a.ctx, a.caught = untilSignal()
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		<-mine // it has come
 		err := hold(task{begin: func() error {
 			err := a.begun()
 			require.Error(t, err, "the signal")
 			return err
 		}}, lost{}, teller{})
-		<-mine
 		code, _ := verdict(err)
 		require.Equal(t, exitSignal+int(syscall.SIGTERM), code)
 		require.ErrorIs(t, &unfinished{err.(*exitError), err.(*exitError).told}, context.Canceled, "once records that it was stopped")
@@ -123,7 +128,7 @@ func TestASignalBeforeTheCommandIsNotLost(t *testing.T) {
 func TestAGuardThatDiesWhenItIsDismissedIsNotMissed(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	g, err := startGuard(lost{}, 20*time.Millisecond, time.Second, teller{w: &said, key: "k"})
+	g, err := startGuard(lost{}, 20*time.Millisecond, time.Second, "mark", teller{w: &said, key: "k"})
 	require.NoError(t, err)
 	g.mu.Lock()
 	g.done = true
@@ -133,4 +138,43 @@ func TestAGuardThatDiesWhenItIsDismissedIsNotMissed(t *testing.T) {
 	g.kept.Wait()
 	assert.True(t, late.Stop())
 	assert.Empty(t, said.String())
+}
+
+// A goodLease is one whose end this process has not noticed when the guard has: that is not told how long it is
+// good once the command has made a file.
+type goodLease struct{ file string }
+
+func (goodLease) Err() error            { return nil }
+func (goodLease) Done() <-chan struct{} { return nil }
+func (l goodLease) Remaining() time.Duration {
+	if _, err := os.Stat(l.file); err == nil {
+		return 0
+	}
+	return 500 * time.Millisecond
+}
+
+// Which of the two notices it first is a matter of milliseconds: a process that was stopped wakes, and the command has
+// ended, but the lease's timer has not fired.
+func TestACommandThatTheGuardHasEndedIsLost(t *testing.T) {
+	runtime.LockOSThread() // see pdeathsig
+	defer runtime.UnlockOSThread()
+	for script, want := range map[string]int{
+		"touch %s; exec sleep 60":                                         exitLost,
+		"trap 'exit 3' TERM; touch %s; while :; do sleep 0.02; done":      exitLost, // it was told to end
+		"trap 'exit 0' TERM; touch %s 2>&1; while :; do sleep 0.02; done": 0,        // its work is done
+	} {
+		var said bytes.Buffer
+		file := t.TempDir() + "/begun"
+		f := &taskFlags{Command: []string{"bash", "-c", fmt.Sprintf(script, file)}, TTL: time.Second, Margin: pace.Of(100 * time.Millisecond)}
+		err := hold(task{taskFlags: f, key: "k", path: "/bin/bash", begin: func() error { return nil }}, goodLease{file}, teller{w: &said})
+		code, _ := verdict(err)
+		assert.Equal(t, want, code, script)
+		if want == 0 {
+			continue
+		}
+		assert.Contains(t, said.String(), "lost k while the command ran: the guard has ended the command")
+		var e *exitError
+		require.ErrorAs(t, err, &e)
+		assert.ErrorIs(t, &unfinished{e, e.told || e.unbegun}, context.Canceled, "once records that it was stopped, and a process that waits runs it")
+	}
 }

@@ -8,25 +8,33 @@ import (
 	"syscall"
 )
 
-// A group is a process group: that of the command.
+// A group is what was started under a lease, as far as it can be found.
 type group interface {
-	// signal sends a signal to the members that this process may send it to. The error is EPERM
-	// if there are only others.
-	signal(s syscall.Signal) error
-	// living reports whether there is a member that is not a zombie.
+	// signal sends signals to all members. The error is EPERM if there are some that this process may not signal.
+	signal(all ...syscall.Signal) error
+	// living reports whether there is a member that has not ended.
 	living() bool
+	// strays returns the names of the members that have left the command's process group.
+	strays() []string
 }
 
-// processes is the group with that ID.
-type processes int
+// A processGroup is the process group with that ID.
+type processGroup int
 
-func (p processes) signal(s syscall.Signal) error { return syscall.Kill(-int(p), s) }
-func (p processes) living() bool                  { return living(int(p)) }
+func (g processGroup) living() bool     { return !errors.Is(g.signal(0), syscall.ESRCH) }
+func (g processGroup) strays() []string { return nil }
 
-// foreignText says why a group cannot be ended, if err is why.
-func foreignText(g int, err error) string {
+func (g processGroup) signal(all ...syscall.Signal) (err error) {
+	for _, s := range all {
+		err = errors.Join(err, syscall.Kill(-int(g), s))
+	}
+	return err
+}
+
+// foreignText says why processes cannot be ended, if err is why.
+func foreignText(group int, err error) string {
 	if !errors.Is(err, syscall.EPERM) {
 		return ""
 	}
-	return fmt.Sprintf("the command's process group %d cannot be signalled (operation not permitted): it runs as another user. Use sudo mongolock run …, not mongolock run … sudo", g)
+	return fmt.Sprintf("not all that the command (process group %d) has started can be signalled (operation not permitted): it runs as another user. Use sudo mongolock run …, not mongolock run … sudo", group)
 }

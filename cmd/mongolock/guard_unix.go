@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // The guard is a second process of this program. It knows until when the lease is good, and
-// ends the command's process group at that time if the first process, the holder, does not:
+// ends what the command has started at that time if the first process, the holder, does not:
 // because the holder is stopped, or was killed. They exchange lines through two pipes:
 //
 //	guard → holder   ready           it is there
@@ -23,6 +24,7 @@ import (
 //	holder → guard   left 17 9.5e9   so many nanoseconds
 //	guard → holder   knows           it has the first answer: the command may begin
 //	command → guard  group 4711      the group to end
+//	guard → holder   over            it ends the command, because the lease is over
 //	holder → guard   ending          the holder has sent SIGTERM itself
 //	holder → guard   done            nothing is left: the guard is not needed any more
 //
@@ -45,7 +47,7 @@ func asAnother() (status int, is bool) {
 	case guardName:
 		return guard(), true
 	case starterName:
-		return become(os.Args[1], os.Args[2], os.Args[3:]), true
+		return become(os.Args[1:]), true
 	}
 	return 0, false
 }
@@ -54,13 +56,15 @@ func asAnother() (status int, is bool) {
 type watchman struct {
 	clock        monotonic.Clock
 	margin, tick time.Duration
+	mark         string // of what the command starts
+	t            teller
 
 	asked    map[int64]monotonic.Moment
 	question int64
 	deadline monotonic.Moment // none until the first answer
 
 	group   int
-	members group // those of it
+	members group // what the command has started
 	foreign bool  // it was said that they became another user
 	gone    bool  // it had no member: another group may get its ID
 	ending  bool  // the holder has sent SIGTERM
@@ -72,22 +76,12 @@ type watchman struct {
 func guard() int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
 	rename()
-	if len(os.Args) != 3 {
+	var margin, ttl time.Duration
+	w := &watchman{clock: monotonic.CountingSleep(suspend.New()), asked: map[int64]monotonic.Moment{}, t: teller{w: os.Stderr}}
+	if _, err := fmt.Sscan(strings.Join(os.Args[1:], " "), &margin, &ttl, &w.mark, &w.t.asJSON); err != nil {
 		return exitFailed
 	}
-	margin, err := time.ParseDuration(os.Args[1])
-	if err != nil {
-		return exitFailed
-	}
-	ttl, err := time.ParseDuration(os.Args[2])
-	if err != nil {
-		return exitFailed
-	}
-	w := &watchman{
-		clock:  monotonic.CountingSleep(suspend.New()),
-		margin: margin, tick: max(ttl/20, 10*time.Millisecond),
-		asked: map[int64]monotonic.Moment{},
-	}
+	w.margin, w.tick = margin, max(ttl/20, 10*time.Millisecond)
 	lines := make(chan string)
 	go func() { // ends with the process
 		for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
@@ -156,7 +150,7 @@ func (w *watchman) hear(line string) {
 		return
 	}
 	if n, err := fmt.Sscanf(line, "group %d", &w.group); err == nil && n == 1 {
-		w.members = processes(w.group)
+		w.members = startedUnder(w.group, w.mark)
 		return
 	}
 	if line == "ending" {
@@ -183,9 +177,11 @@ func (w *watchman) act() bool {
 		if w.deadline != 0 {
 			w.kill = min(w.kill, w.deadline.Add(w.margin/2))
 		}
+		if !w.orphan {
+			fmt.Println("over") // before the command can have ended by it
+		}
 		if !w.ending {
-			w.signal(syscall.SIGTERM)
-			w.signal(syscall.SIGCONT)
+			w.signal(syscall.SIGTERM, syscall.SIGCONT)
 		}
 	}
 	if now >= w.kill {
@@ -194,9 +190,9 @@ func (w *watchman) act() bool {
 	return false // the next look tells whether that was the end
 }
 
-func (w *watchman) signal(s syscall.Signal) {
-	if text := foreignText(w.group, w.members.signal(s)); text != "" && !w.foreign {
+func (w *watchman) signal(all ...syscall.Signal) {
+	if text := foreignText(w.group, w.members.signal(all...)); text != "" && !w.foreign {
 		w.foreign = true
-		fmt.Fprintf(os.Stderr, "mongolock: guard: %s\n", text)
+		w.t.tell("foreign", "guard: "+text, nil)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -18,9 +19,11 @@ import (
 type guardian struct {
 	lease       held
 	margin, ttl time.Duration
+	mark        string
 	t           teller
 	dismissed   chan struct{}
 	kept        sync.WaitGroup
+	forks       sync.Mutex // held while the command is started: a guard must not inherit what that does
 
 	mu    sync.Mutex // protects what follows
 	cmd   *exec.Cmd
@@ -28,13 +31,14 @@ type guardian struct {
 	lines *bufio.Scanner
 	group int  // of the command; 0: it has not begun
 	over  bool // the holder ends the command
+	acted bool // the guard has ended it
 	done  bool // it is dismissed
 }
 
 // startGuard starts the guard, answers its questions and, if it dies, starts another, until it
 // is dismissed.
-func startGuard(lease held, margin, ttl time.Duration, t teller) (*guardian, error) {
-	g := &guardian{lease: lease, margin: margin, ttl: ttl, t: t, dismissed: make(chan struct{})}
+func startGuard(lease held, margin, ttl time.Duration, mark string, t teller) (*guardian, error) {
+	g := &guardian{lease: lease, margin: margin, ttl: ttl, mark: mark, t: t, dismissed: make(chan struct{})}
 	if err := g.start(); err != nil {
 		return nil, err
 	}
@@ -81,7 +85,7 @@ func (g *guardian) start() error {
 		return err
 	}
 	cmd := &exec.Cmd{
-		Path: self, Args: []string{guardName, g.margin.String(), g.ttl.String()}, Env: os.Environ(),
+		Path: self, Args: []string{guardName, strconv.FormatInt(int64(g.margin), 10), strconv.FormatInt(int64(g.ttl), 10), g.mark, strconv.FormatBool(g.t.asJSON)}, Env: os.Environ(),
 		Stderr:      os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // signals for our group do not reach it
 	}
@@ -94,7 +98,9 @@ func (g *guardian) start() error {
 		return err
 	}
 	cmd.Stdin = in
+	g.forks.Lock()
 	err = cmd.Start()
+	g.forks.Unlock()
 	_ = in.Close() // the guard has its own copy
 	if err != nil {
 		_ = to.Close()
@@ -132,8 +138,13 @@ func (g *guardian) start() error {
 	return nil
 }
 
-// answer answers a question of the guard.
+// answer answers a question of the guard, or hears that it acts.
 func (g *guardian) answer(line string) {
+	if line == "over" {
+		g.mu.Lock()
+		g.acted = true
+		g.mu.Unlock()
+	}
 	var question int64
 	if _, err := fmt.Sscanf(line, "ask %d", &question); err == nil {
 		g.send("left %d %d", question, int64(g.lease.Remaining()))
@@ -164,32 +175,51 @@ func (g *guardian) pid() int {
 	return g.cmd.Process.Pid
 }
 
-// starter makes the command that tells the guard its process group and then becomes the program
-// at path. Open files pass through it under their numbers, so the guard's pipe gets a number
-// that is free. Call started once the command was started; it closes the pipe.
-func (g *guardian) starter(path string, argv []string) (cmd *exec.Cmd, started func(), err error) {
+// starter makes the command that tells the guard its process group and then becomes the program at path. Open files
+// pass through it under their numbers, so the pipes that it writes to get numbers that are free. Call started once the
+// command was started, or not: it closes them, and says why the program cannot be run, if the process says so in time.
+func (g *guardian) starter(path string, argv []string) (cmd *exec.Cmd, started func(within time.Duration) string, err error) {
 	self, err := executable()
 	if err != nil {
 		return nil, nil, err
 	}
-	g.mu.Lock()
-	to, err := syscall.Dup(int(g.to.Fd()))
-	g.mu.Unlock()
+	from, to, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd = &exec.Cmd{Path: self, Args: append([]string{starterName, strconv.Itoa(to), path}, argv...)}
-	return cmd, func() { _ = syscall.Close(to) }, nil
+	defer to.Close()
+	g.forks.Lock()
+	g.mu.Lock()
+	guard, failed := syscall.Dup(int(g.to.Fd()))
+	g.mu.Unlock()
+	report, err := syscall.Dup(int(to.Fd()))
+	if err = errors.Join(failed, err); err != nil {
+		g.forks.Unlock()
+		return nil, nil, err
+	}
+	cmd = &exec.Cmd{Path: self, Args: append([]string{starterName, strconv.Itoa(guard), strconv.Itoa(report), path}, argv...)}
+	return cmd, func(within time.Duration) string {
+		_, _ = syscall.Close(guard), syscall.Close(report)
+		g.forks.Unlock()
+		defer from.Close()
+		_ = from.SetReadDeadline(time.Now().Add(within))
+		why, _ := io.ReadAll(from) // nothing if it has become the program
+		return string(why)
+	}, nil
 }
 
 // become is the main function of that process. It returns only if the program cannot be run.
-func become(to, path string, argv []string) int {
-	if guard, err := strconv.Atoi(to); err == nil {
-		_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead, the holder has to suffice
-		_ = syscall.Close(guard)
+func become(args []string) int {
+	guard, err := strconv.Atoi(args[0])
+	report, failed := strconv.Atoi(args[1])
+	if err != nil || failed != nil {
+		return exitFailed
 	}
-	err := syscall.Exec(path, argv, os.Environ())
-	fmt.Fprintf(os.Stderr, "mongolock: %s: %s\n", clean(argv[0]), sentence(err))
+	_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead, the holder has to suffice
+	_ = syscall.Close(guard)
+	syscall.CloseOnExec(report)
+	err = syscall.Exec(args[2], args[3:], os.Environ())
+	_, _ = syscall.Write(report, []byte(err.Error())) // if the holder is dead, nobody asks
 	return exitNotRun
 }
 
@@ -209,19 +239,24 @@ func (g *guardian) send(format string, args ...any) {
 	_, _ = fmt.Fprintf(g.to, format+"\n", args...) // one write: lines of two goroutines do not mix
 }
 
-// dismiss ends the guard and waits for it.
-func (g *guardian) dismiss() {
-	close(g.dismissed)
+// dismiss ends the guard, waits for it, and reports whether it has ended the command.
+func (g *guardian) dismiss() (acted bool) {
 	g.mu.Lock()
-	g.done = true
-	_, _ = fmt.Fprintln(g.to, "done") // fails if the guard is dead
-	_ = g.to.Close()
-	g.mu.Unlock()
-	stopped := time.AfterFunc(time.Second, func() {
+	defer g.mu.Unlock()
+	if !g.done {
+		g.done = true
+		close(g.dismissed)
+		_, _ = fmt.Fprintln(g.to, "done") // fails if the guard is dead
+		_ = g.to.Close()
+		stopped := time.AfterFunc(time.Second, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			_ = g.cmd.Process.Kill()
+		})
+		defer stopped.Stop()
+		g.mu.Unlock()
+		g.kept.Wait()
 		g.mu.Lock()
-		defer g.mu.Unlock()
-		_ = g.cmd.Process.Kill()
-	})
-	defer stopped.Stop()
-	g.kept.Wait()
+	}
+	return g.acted
 }

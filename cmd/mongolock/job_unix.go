@@ -71,7 +71,7 @@ func (j *job) resume() {
 	if j.tty = j.terminal >= 0 && foreground(j.terminal); j.tty {
 		_ = unix.IoctlSetPointerInt(j.terminal, unix.TIOCSPGRP, j.pid)
 	}
-	j.kill(syscall.SIGCONT)
+	j.tellForeign(processGroup(j.pid).signal(syscall.SIGCONT))
 }
 
 // retake brings this job back into the foreground.

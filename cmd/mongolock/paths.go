@@ -103,7 +103,7 @@ func (*pathLockCmd) Help() string {
    mongolock paths lock src/api -- make generate
 
 The path and everything below it is locked until the command ends: meanwhile no overlapping path is
-granted to others. If the lock is lost, the command's process group is ended before others can have
+granted to others. If the lock is lost, what the command has started is ended before others can have
 the path, as under run.
 
 The command's environment has MONGOLOCK_KEY (the path), MONGOLOCK_DEADLINE (as under run), and

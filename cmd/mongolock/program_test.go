@@ -103,9 +103,8 @@ func (r *running) guard() int {
 	require.Eventually(r.t, func() bool {
 		for _, dir := range glob("/proc/[0-9]*") {
 			line, _ := os.ReadFile(dir + "/cmdline")
-			fields := statOf(filepath.Base(dir))
-			if strings.HasPrefix(string(line), guardName+"\x00") && len(fields) > 1 && string(fields[1]) == strconv.Itoa(r.Process.Pid) {
-				guard, _ = strconv.Atoi(filepath.Base(dir))
+			if pid, _ := strconv.Atoi(filepath.Base(dir)); strings.HasPrefix(string(line), guardName+"\x00") && parentOf(pid) == r.Process.Pid {
+				guard = pid
 			}
 		}
 		return guard != 0

@@ -33,25 +33,94 @@ func TestALostLeaseEndsTheProcessGroupBeforeARivalIsGranted(t *testing.T) {
 	assert.Contains(t, a.out.String(), "lost k, ending the command")
 }
 
-// A process that leaves the group is not ended, so the times above can tell.
-func TestControlAProcessThatLeavesItsGroupIsSeenToOutliveTheLease(t *testing.T) {
+// leave is what these scripts begin with: each has a step in another process group, as one that timeout bounds.
+const leave = `beat() { while [ ! -e over ]; do date +%s%N >> $1; sleep 0.01; done; }; export -f beat
+`
+
+var leavers = map[string]string{
+	"timeout":           `timeout 60 bash -c 'trap "" TERM; beat child' & timeout 60 bash -c 'beat parent'`,
+	"job control":       `set -m; bash -c 'trap "" TERM; beat child' & bash -c 'beat parent' & wait`,
+	"a session":         `setsid bash -c 'trap "" TERM; beat child' & beat parent`,
+	"a daemon":          `(setsid bash -c 'trap "" TERM; beat child' &); beat parent`,
+	"no environment":    `env -i PATH="$PATH" setsid bash -c "$(declare -f beat); trap '' TERM; beat child" & beat parent`,
+	"another namespace": `unshare -pf --mount-proc setsid bash -c 'trap "" TERM; beat child' & beat parent`,
+}
+
+// Steps that have left the process group end before a rival has the key, whatever ends the run.
+func TestNothingThatWasStartedUnderALeaseOutlivesIt(t *testing.T) {
+	ends := map[string]struct {
+		signal syscall.Signal
+		code   int
+	}{
+		"killed":  {syscall.SIGKILL, exitSignal + int(syscall.SIGKILL)},
+		"told":    {syscall.SIGTERM, exitSignal + int(syscall.SIGTERM)},
+		"stopped": {syscall.SIGSTOP, exitLost},
+	}
+	for leaver, script := range leavers {
+		for end, e := range ends {
+			t.Run(leaver+", "+end, func(t *testing.T) {
+				p := newProgram(t)
+				if leaver == "no environment" && end == "killed" {
+					return // its parent ends with the run: nothing tells where it comes from
+				}
+				if leaver == "another namespace" && exec.Command("unshare", "-pf", "--mount-proc", "true").Run() != nil {
+					t.Skip("needs the right to make a PID namespace")
+				}
+				a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", leave+script)
+				p.untilBeating()
+				a.signal(e.signal)
+				p.dead(p.rival())
+				if e.signal == syscall.SIGSTOP {
+					a.signal(syscall.SIGCONT)
+				}
+				assert.Equal(t, e.code, a.code())
+			})
+		}
+	}
+	t.Run("broken", func(t *testing.T) {
+		p := newProgram(t)
+		a := p.start("run", "--ttl", "3s", "k", "--", "bash", "-c", leave+leavers["timeout"])
+		p.untilBeating()
+		require.Zero(t, p.start("break", "k", "--reason", "tests", "--yes").code())
+		p.dead(p.rival())
+		assert.Equal(t, exitLost, a.code())
+	})
+}
+
+// A daemon that is meant to live on is started without the mark. So the times above can tell, too.
+func TestControlADaemonWithoutTheMarkOutlivesTheLease(t *testing.T) {
 	p := newProgram(t)
 	proxy := faultproxy.New(t, testserver.URI(t))
 	holder := &program{t, append(p.env, "MONGODB_URI="+proxy.URI()), p.dir}
-	a := holder.start("run", "--ttl", "2s", "k", "--", "bash", "-c", `setsid bash -c 'echo $$ > pid; while :; do date +%s%N >> child; sleep 0.01; done' & while :; do date +%s%N >> parent; sleep 0.01; done`)
+	a := holder.start("run", "--ttl", "2s", "k", "--", "bash", "-c", leave+`(env -u MONGOLOCK_MARK setsid bash -c 'beat child' &); beat parent`)
 	p.untilBeating()
-	t.Cleanup(func() {
-		text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
-		if pid, conv := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && conv == nil {
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-		}
-	})
 	proxy.Silence()
 	rival := p.rival()
 	a.code()
-	time.Sleep(200 * time.Millisecond) // real: the child, which may live on, beats once more
+	time.Sleep(200 * time.Millisecond) // real: the child, which lives on, beats once more
 	assert.Greater(t, p.beats()["child"], rival)
 	assert.Less(t, p.beats()["parent"], rival)
+}
+
+// A person has to know why a server that the command has started is gone.
+func TestWhatACommandLeavesBehindIsEndedAndNamed(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "k", "--", "bash", "-c", leave+`(setsid bash -c 'beat child' &); until [ -e child ]; do sleep 0.01; done; date +%s%N > parent; exit 4`)
+	p.untilBeating()
+	p.dead(p.rival())
+	assert.Equal(t, 4, a.code())
+	assert.Regexp(t, `the command has ended and left processes, which are ended now: .*\d+ \((bash|sleep|date)\).* \(env -u MONGOLOCK_MARK `, a.out.String())
+}
+
+// The outer run ends what the inner one has started, with its guard.
+func TestARunWithinARunIsEndedWithIt(t *testing.T) {
+	p := newProgram(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", leave+`exec -a mongolock "`+self+`" run inner -- bash -c '`+strings.ReplaceAll(leavers["a daemon"], "'", `'"'"'`)+`'`)
+	p.untilBeating()
+	a.signal(syscall.SIGKILL)
+	p.dead(p.rival())
 }
 
 func TestAKilledRunTakesItsProcessGroupAlong(t *testing.T) {

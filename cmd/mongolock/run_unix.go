@@ -3,11 +3,13 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,10 +32,11 @@ type job struct {
 	lease held
 	t     teller
 
-	pid      int   // the command's, and the ID of its process group
-	group    group // that group
-	terminal int   // the descriptor of the terminal that the command shares with us; -1: none
-	tty      bool  // the command was put into the terminal's foreground
+	pid      int    // the command's, and the ID of its process group
+	group    group  // what it has started
+	mark     string // in the environment of that
+	terminal int    // the descriptor of the terminal that the command shares with us; -1: none
+	tty      bool   // the command was put into the terminal's foreground
 	guard    *guardian
 	clock    monotonic.Clock
 	deadline monotonic.Moment // the lease's, as last known
@@ -45,11 +48,14 @@ type job struct {
 	children chan os.Signal // of the first process of a container, which inherits orphans
 }
 
-// hold runs the command to its end, or ends it with the lease. When hold returns, nothing
-// is left of the command's process group.
+// markName is the variable that has the marks of this run, and of those that it is run under.
+const markName = "MONGOLOCK_MARK"
+
+// hold runs the command to its end, or ends it with the lease. When hold returns, nothing is left of what it has
+// started, as far as that can be found (startedUnder).
 func hold(task task, lease held, t teller) error {
 	j := &job{
-		task: task, lease: lease, t: t,
+		task: task, lease: lease, t: t, mark: rand.Text(),
 		clock:   monotonic.CountingSleep(suspend.New()),
 		states:  make(chan syscall.WaitStatus, 1),
 		signals: make(chan os.Signal, 16),
@@ -65,7 +71,7 @@ func hold(task task, lease held, t teller) error {
 		signal.Notify(j.children, syscall.SIGCHLD)
 	}
 	var err error
-	if j.guard, err = startGuard(lease, j.margin(), j.TTL, t); err != nil {
+	if j.guard, err = startGuard(lease, j.margin(), j.TTL, j.mark, t); err != nil {
 		return unbegun(exitFailed, "the guard cannot be started: %s", sentence(err))
 	}
 	defer j.guard.dismiss()
@@ -97,15 +103,22 @@ func (j *job) start() error {
 	if err != nil {
 		return err
 	}
-	defer started()
-	cmd.Env = j.environment()
+	cmd.Env = append(j.environment(), markName+"="+os.Getenv(markName)+"."+j.mark)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)}
 	pdeathsig(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	refused := started(j.lease.Remaining())
+	if err != nil {
 		return err
 	}
-	j.pid, j.group = cmd.Process.Pid, processes(cmd.Process.Pid)
+	j.pid = cmd.Process.Pid
+	if refused != "" {
+		_ = cmd.Wait() // it has said what is wrong
+		j.retake()
+		return errors.New(refused)
+	}
+	j.group = startedUnder(j.pid, j.mark)
 	j.guard.began(j.pid)
 	go j.wait() // ends with the command
 	return nil
@@ -140,17 +153,26 @@ func (j *job) watch() error {
 				j.resume()
 				continue
 			}
-			j.kill(s.(syscall.Signal))
-			j.told = j.told || slices.Contains(ending, s)
+			if slices.Contains(ending, s) {
+				j.told = true
+				j.group.living() // so that it is known whose children they are if the command ends first
+			}
+			j.tellForeign(processGroup(j.pid).signal(s.(syscall.Signal)))
 		case state := <-j.states:
 			if state.Stopped() {
 				j.stop(state.StopSignal())
 				continue
 			}
 			lost := j.lease.Err()
+			if left := j.group.strays(); lost == nil && !j.told && len(left) > 0 {
+				j.t.tell("left", fmt.Sprintf("the command has ended and left processes, which are ended now: %s (env -u %s starts one that is not)", strings.Join(left, ", "), markName), nil)
+			}
 			j.settle(nil)
-			if lost != nil {
+			switch {
+			case lost != nil:
 				return j.lost(lost)
+			case j.guard.dismiss() && codeOf(state) != 0:
+				return j.lost(errGuarded)
 			}
 			return j.ended(state)
 		case <-j.children:
@@ -164,10 +186,13 @@ func (j *job) watch() error {
 	}
 }
 
+// errGuarded may come before the lease's own end is noticed, because this process was stopped, or slow.
+var errGuarded = errors.New("the guard has ended the command, because it had no answer until the lease was over")
+
 func (j *job) lost(err error) error {
 	text := fmt.Sprintf("lost %s while the command ran: %s", j.key, reason(err))
 	j.t.tell("lost", text, map[string]any{"reason": reason(err)})
-	return exitf(exitLost, "")
+	return &exitError{code: exitLost, told: true}
 }
 
 // note keeps the lease's deadline, which is not known any more once it has passed.
@@ -178,9 +203,12 @@ func (j *job) note() {
 	}
 }
 
-// kill sends a signal to the command's group, and says once that it may not.
-func (j *job) kill(s syscall.Signal) {
-	if text := foreignText(j.pid, j.group.signal(s)); text != "" && !j.foreign {
+// kill sends a signal to all that the command has started.
+func (j *job) kill(all ...syscall.Signal) { j.tellForeign(j.group.signal(all...)) }
+
+// tellForeign says once that a signal may not be sent.
+func (j *job) tellForeign(err error) {
+	if text := foreignText(j.pid, err); text != "" && !j.foreign {
 		j.foreign = true
 		j.t.tell("foreign", text, nil)
 	}
@@ -189,7 +217,7 @@ func (j *job) kill(s syscall.Signal) {
 // killTakes is how long SIGKILL may take to end processes on a busy machine.
 const killTakes = time.Second
 
-// settle ends what is left of the group: with SIGTERM now, and with SIGKILL half a margin
+// settle ends what is left of it: with SIGTERM now, and with SIGKILL half a margin
 // later, or half a margin after the lease's deadline if that is sooner. It returns when no
 // process is left. states reports the command's end; it is nil if the command has ended.
 func (j *job) settle(states <-chan syscall.WaitStatus) {
@@ -204,11 +232,8 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 	if j.lease.Err() == nil {
 		last = now.Add(half) // the command left processes behind, and the lease goes on
 	}
-	j.kill(syscall.SIGTERM)
-	j.kill(syscall.SIGCONT) // so that stopped processes get it
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	var killed monotonic.Moment // none: not yet
+	j.kill(syscall.SIGTERM, syscall.SIGCONT) // which lets stopped processes get the first
+	var killed monotonic.Moment              // none: not yet
 	told := false
 	for {
 		now := j.clock.Now()
@@ -227,14 +252,14 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 		case <-j.signals: // it is being ended already
 		case <-j.children:
 			reap(j.pid, j.guard.pid)
-		case <-poll.C:
+		case <-time.After(max(2*time.Millisecond, j.clock.Since(now))): // a look takes a while on a machine with many processes
 		}
 		if states == nil && !j.group.living() {
 			break
 		}
 		if killed != 0 && !told && now >= killed.Add(max(half, killTakes)) {
 			told = true
-			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, j.key), nil)
+			j.t.tell("alive", fmt.Sprintf("what the command (process group %d) has started does not end by SIGKILL; others may be granted %s", j.pid, j.key), nil)
 		}
 	}
 	j.retake()

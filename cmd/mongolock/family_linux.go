@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// A family is what was started under a lease: the command's process group, every process with the run's mark in its
+// environment, and the descendants of both. So it has what has left the group, as a step under timeout does, and what
+// has cleared its environment but not left its parent. A daemon without the mark is not found: that is the way out
+// for one that is to live on. (A subreaper would find it, but not once this process was killed, and the guard never.)
+type family struct {
+	group int
+	mark  string
+	born  int64         // when the command's process was started: what is older is no member
+	known map[int]int64 // the members so far, and when each was started: they stay members
+}
+
+// A process is what the kernel says of one. The times are in its ticks since the machine's start.
+type process struct {
+	pid, parent, group int
+	state              byte
+	born               int64
+}
+
+func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' } // in a container zombies may never be waited for
+
+// startedUnder returns the family of the process group of a command that was just started.
+func startedUnder(group int, mark string) group {
+	p, _ := processOf(strconv.Itoa(group)) // if it has ended already, every process is looked at
+	return &family{group: group, mark: mark, born: p.born, known: map[int]int64{}}
+}
+
+// members returns those that live. Without /proc it returns an error.
+func (f *family) members() ([]process, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	children := map[int][]process{}
+	var found []process
+	is := map[int]bool{}
+	var add func(p process)
+	add = func(p process) {
+		if !is[p.pid] {
+			is[p.pid] = true
+			found = append(found, p)
+			for _, child := range children[p.pid] {
+				add(child)
+			}
+		}
+	}
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	for _, p := range all {
+		if p.born >= f.born && p.pid != os.Getpid() && (p.group == f.group || f.known[p.pid] == p.born && p.born > 0 || f.marked(p)) {
+			add(p)
+		}
+	}
+	clear(f.known)
+	var living []process
+	for _, p := range found {
+		if !p.dead() {
+			f.known[p.pid] = p.born
+			living = append(living, p)
+		}
+	}
+	return living, nil
+}
+
+// marked reports whether a process has the mark in its environment, as far as this user may read that.
+func (f *family) marked(p process) bool {
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+	return err == nil && f.mark != "" && bytes.Contains(environment, []byte(f.mark))
+}
+
+func (f *family) living() bool {
+	members, err := f.members()
+	return err != nil && syscall.Kill(-f.group, 0) != syscall.ESRCH || len(members) > 0
+}
+
+// strays returns the names of the members that have left the group.
+func (f *family) strays() (names []string) {
+	members, _ := f.members() // without /proc none is known
+	for _, p := range members {
+		if p.group != f.group {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid)) // it may have ended
+			names = append(names, fmt.Sprintf("%d (%s)", p.pid, bytes.TrimSpace(name)))
+		}
+	}
+	return names
+}
+
+func (f *family) signal(all ...syscall.Signal) error {
+	members, err := f.members()
+	inGroup := err != nil
+	err = nil
+	for _, p := range members {
+		if p.group == f.group {
+			inGroup = true
+		} else if failed := p.signal(all); failed != nil {
+			err = failed
+		}
+	}
+	if inGroup { // all at once: none of them can escape by a fork. An empty group's ID may be another's
+		if failed := processGroup(f.group).signal(all...); failed != nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// signal sends signals to the process, and not to another that has got its ID meanwhile.
+func (p process) signal(all []syscall.Signal) error {
+	handle, err := os.FindProcess(p.pid)
+	if err != nil {
+		return nil
+	}
+	defer handle.Release() //nolint:errcheck // it is but a handle
+	if now, ok := processOf(strconv.Itoa(p.pid)); !ok || now.born != p.born {
+		return nil
+	}
+	for _, s := range all {
+		if err = handle.Signal(s); errors.Is(err, syscall.EPERM) {
+			return err
+		}
+	}
+	return nil
+}
+
+// processes returns all processes of this machine, or container.
+func processes() (all []process, err error) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer proc.Close()
+	names, err := proc.Readdirnames(-1)
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		if p, ok := processOf(name); ok {
+			all = append(all, p)
+		}
+	}
+	return all, err
+}
+
+// processOf reads what the kernel says of a process. It leaves out its name, which may contain anything.
+func processOf(pid string) (p process, ok bool) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return p, false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return p, false
+	}
+	number := func(text []byte) int {
+		n, _ := strconv.Atoi(string(text)) // the kernel writes numbers
+		return n
+	}
+	return process{number([]byte(pid)), number(fields[1]), number(fields[2]), fields[0][0], int64(number(fields[19]))}, true
+}
