@@ -155,7 +155,7 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 	if err != nil {
 		return nil, err
 	}
-	if n := l.store.Read(r.document(lease.ID())).attempts; l.maxAttempts > 0 && n > l.maxAttempts {
+	if n := readMarks(r.document(lease.ID()), string(l.store.lock)).attempts; l.maxAttempts > 0 && n > l.maxAttempts {
 		return nil, l.setAside(lease, n-1)
 	}
 	d, err := l.document(lease, r)

@@ -103,13 +103,6 @@ func (s *docStore) identified(id any) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
-// Fields, Named and Holds are the conditions of package lease.
-func (s *docStore) Fields(string) lease.Fields { return s.lock }
-
-func (s *docStore) Named(id string) []bson.E { return s.identified(id) }
-
-func (s *docStore) Holds(id string) []bson.E { return s.identified(id) }
-
 // alive is the condition that an acquisition can still save.
 func (s *docStore) alive(id string) []bson.E { return s.steps.Alive(id, s.base.Bearing()) }
 

@@ -58,7 +58,7 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 		}
 		defer cursor.Close(ctx)
 		for cursor.Next(ctx) {
-			seen := s.Read(cursor.Current)
+			seen := readMarks(cursor.Current, string(s.lock))
 			d := Dead[T]{Attempts: seen.attempts, At: seen.dead}
 			d.ID = bson.Raw(append([]byte(nil), cursor.Current...)).Lookup("_id")
 			d.Value, err = l.codec.decode(cursor.Current)

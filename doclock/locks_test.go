@@ -172,7 +172,7 @@ func takenMeanwhile(t *testing.T, tampered bool) (held bool) {
 	if _, err := s.Release(t.Context(), e); err != nil {
 		require.ErrorIs(t, err, store.ErrGone)
 	}
-	_, held = readLock(get(t, f.coll, "0"), "lock").Holder(next.ID)
+	_, held = readLock(get(t, f.coll, "0"), "lock").Has(next.ID)
 	return held
 }
 

@@ -68,10 +68,22 @@ func (s *docStore) Notify(ctx context.Context, all ...store.Notice) error {
 // awaitedAs returns the key under which waiters wait for the document that this process holds
 // under a key, or has freed lately. A notice may go beside the release.
 func (s *docStore) awaitedAs(key string) string {
-	if l, held := s.steps.Memory.Find(func(g granted) bool { return g.key == key }); held {
-		if id, err := keyOfID(l.Own.doc); err == nil {
+	if doc := s.heldAs(key); !doc.IsZero() {
+		if id, err := keyOfID(doc); err == nil {
 			return id
 		}
 	}
 	return s.freed.of(key)
+}
+
+// heldAs returns the _id of a document that this process holds under a key.
+func (s *docStore) heldAs(key string) bson.RawValue {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	for _, g := range s.memory.leases.All {
+		if g.key == key {
+			return g.doc
+		}
+	}
+	return bson.RawValue{}
 }

@@ -88,13 +88,13 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 		id.Value = slices.Clone(id.Value)
 		seen := readLock(cursor.Current, string(p.store.lock))
 		found++
-		if seen.Stranger != "" {
+		if seen.Foreign != nil {
 			continue
 		}
 		ids = append(ids, id)
 		for _, h := range seen.Holders {
 			over[text(id)] = h
-			marks = append(marks, h.Mark())
+			marks = append(marks, h.State())
 		}
 	}
 	if err := cursor.Err(); err != nil {
@@ -142,13 +142,13 @@ func (p *pool) lookForForeign(ctx context.Context) error {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
 	defer cancel()
-	image, err := p.store.steps.FindOne(ctx, p.store.foreignOf(p.filter))
+	image, err := p.store.steps.Find(ctx, p.store.foreignOf(p.filter))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case err != nil:
-	case image.Found() && image.Record.Stranger != "":
-		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Record.Foreign())
+	case image.Found() && image.Foreign != nil:
+		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Foreign)
 	default:
 		p.foreign = nil
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/feed"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
+	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/store"
 )
 
 // A docStore is the store.Store that keeps a document's holder in a field of that document. The
 // lease engine knows nothing else of this package. docs/internals/doclock.md lists its commands.
-// internal/mongo/lease decides which command comes next, and what its answer means.
+// internal/mongo/lease sends them, and what its answer means.
 //
 //	store_acquire.go  acquire, transfer, clean-up
 //	store_renew.go    renew, and transactions of the caller that may be open
@@ -32,12 +33,18 @@ type docStore struct {
 	base *command.Collection
 	lock lease.Fields // the field of the lock
 	store.Feed
-	steps lease.Steps[record, granted]
-	freed freedNames
+	steps  lease.Steps
+	memory memory
+	freed  freedNames
 }
 
-// granted is what the store remembers of a lease in addition to its time. A lease that it does
-// not remember is found by its key and released field by field.
+// A memory holds what the store remembers of its leases in addition to their times, by their IDs. A
+// lease that it does not remember is found by its key and released field by field.
+type memory struct {
+	mu     sync.Mutex // protects leases; never held across a command
+	leases swept.Map[string, granted]
+}
+
 type granted struct {
 	key     string
 	doc     bson.RawValue // the document's _id
@@ -84,29 +91,66 @@ func (r *request) document(id string) bson.Raw {
 func newDocStore(coll *mongo.Collection, field string) *docStore {
 	s := &docStore{base: command.New(coll, nil), lock: lease.Fields(field)}
 	s.Feed = feed.Beside(s.base)
-	s.steps.Base, s.steps.Shape, s.steps.Feed, s.steps.Lock = s.base, s, s, s.lock
-	s.steps.Only, s.steps.Sound = bson.D{{Key: field, Value: 1}}, []bson.E{s.lock.Lined()}
-	s.steps.Remembers = func(c *lease.Claim, image reply, _ lease.Tenure) granted {
-		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
-	}
-	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost = renewed, releasedItself
+	s.steps.Coll, s.steps.Layout, s.steps.Only = s.base, layoutOf(field), bson.D{{Key: field, Value: 1}}
 	return s
 }
 
-// A reply is the answer of one command, with the lock in it.
-type reply = lease.Image[record]
-
-// modify sends an update, which must not be lost, of the document that r is about. It returns
-// the after-image.
-func (s *docStore) modify(ctx context.Context, what lease.Step, r store.Ref, conditions []bson.E, u update) (reply, error) {
-	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, bson.D(u), command.After)
+// remember remembers a lease until it is over, as package lease does.
+func (s *docStore) remember(id string, g granted) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.leases.Put(id, g, func(old string, _ granted) bool {
+		_, lives := s.steps.Memory.Of(old)
+		return !lives
+	})
 }
 
-// Name returns the filter of the document that r is about: by its _id if this store granted it,
+func (s *docStore) granted(id string) (g granted, known bool) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	g, known = s.memory.leases.All[id]
+	return g, known
+}
+
+func (s *docStore) change(id string, change func(*granted)) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	if g, known := s.memory.leases.All[id]; known {
+		change(&g)
+		s.memory.leases.All[id] = g
+	}
+}
+
+func (s *docStore) forget(id string) {
+	s.steps.Memory.Forget(id)
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	delete(s.memory.leases.All, id)
+}
+
+// send sends an update of the document that r is about, if it meets the conditions.
+func (s *docStore) send(ctx context.Context, what lease.Step, to *mongo.Collection, r store.Ref, conditions []bson.E, u update) (lease.Image, error) {
+	name, err := s.name(r)
+	if err != nil {
+		return lease.Image{}, err
+	}
+	return s.steps.Send(ctx, lease.Command{Step: what, To: to, Filter: append(name, conditions...), Update: bson.D(u)})
+}
+
+// find reads the document that r is about.
+func (s *docStore) find(ctx context.Context, r store.Ref) (lease.Image, error) {
+	name, err := s.name(r)
+	if err != nil {
+		return lease.Image{}, err
+	}
+	return s.steps.Find(ctx, name)
+}
+
+// name returns the filter of the document that r is about: by its _id if this store granted it,
 // because the fields of the key may change under the lease.
-func (s *docStore) Name(r store.Ref) (bson.D, error) {
-	if l, ok := s.steps.Memory.Of(r.ID); ok && l.Own.key == r.Key {
-		return bson.D{{Key: "_id", Value: l.Own.doc}}, nil
+func (s *docStore) name(r store.Ref) (bson.D, error) {
+	if g, known := s.granted(r.ID); known && g.key == r.Key {
+		return bson.D{{Key: "_id", Value: g.doc}}, nil
 	}
 	fields, err := filterOf(r.Key)
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	if err := modeIs(c.Mode); err != nil {
 		return store.Grant{}, err
 	}
-	names, err := filterOf(c.Key)
+	byKey, err := filterOf(c.Key)
 	if err != nil {
 		return store.Grant{}, server.NotApplied(err)
 	}
@@ -46,15 +46,23 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 	if !ok {
 		r = new(request)
 	}
+	names := byKey
 	if r.fields != nil {
 		names = r.fields
 	}
-	return s.steps.Try(ctx, c, func(ctx context.Context, begun *lease.Claim) (store.Grant, error) {
-		k := &claim{s, r, begun, names}
-		begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
-		begun.CleanUp, begun.Names, begun.Ours = k.cleanUp, names, k.locked()
-		return with(ctx, k)
-	})
+	ctx, a, err := s.base.Begin(ctx, c.ID, c.TTL)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	claimed := &lease.Claim{Claim: c, Steps: &s.steps, Attempt: a, Names: byKey, Asks: names, Ours: s.locked(names)}
+	g, err := with(ctx, &claim{s, r, claimed, names})
+	if err == nil {
+		doc := claimed.Granted.Image
+		s.remember(c.ID, granted{key: c.Key, doc: doc.Lookup("_id"), residue: readMarks(doc, string(s.lock)).residue()})
+		r.docs.Store(c.ID, doc)
+	}
+	s.base.Over(a, err == nil || store.IsCertain(err))
+	return g, err
 }
 
 // acquire locks a document. One that is offered to the claim is taken without a look. One that is
@@ -65,28 +73,28 @@ func (k *claim) acquire(ctx context.Context) (store.Grant, error) {
 	if c.Offered && c.Place != "" {
 		image, t, err := k.takeOffer(ctx)
 		if err != nil || image.Found() {
-			return k.steps.Answer(ctx, c, image, t, err)
+			return c.Answer(ctx, image, t, err)
 		}
 		c.Attempt.Answered(image.Reply, true)
 		c.InLine = true
 	}
 	if (c.Held || c.InLine) && !k.one {
-		image, err := k.steps.Stand(ctx, c)
+		image, err := c.Stand(ctx)
 		switch {
 		case err != nil:
 			return store.Grant{}, c.Attempt.NotApplied(err)
-		case image.Found() && (len(image.Record.Holders) > 0 || len(image.Record.Line) > 0):
+		case image.Found() && (len(image.Holders) > 0 || len(image.Line) > 0):
 			k.saw(image.Image)
 			return k.contest(ctx, image)
 		}
 	}
 	image, t, err := k.first(ctx)
 	if !k.refused(image, err) {
-		return k.steps.Answer(ctx, c, image, t, err)
+		return c.Answer(ctx, image, t, err)
 	}
 	c.Attempt.Answered(image.Reply, true)
 	if k.one {
-		return store.Grant{}, k.steps.Settle(ctx, c, server.NotApplied(errMissed))
+		return store.Grant{}, k.settle(ctx, server.NotApplied(errMissed))
 	}
 	if image, err = k.obstacle(ctx, err); err != nil {
 		return store.Grant{}, err
@@ -95,42 +103,68 @@ func (k *claim) acquire(ctx context.Context) (store.Grant, error) {
 }
 
 // contest takes a document over if no holder is live any more, and it is the claim's turn.
-func (k *claim) contest(ctx context.Context, image reply) (store.Grant, error) {
-	still, out, err := k.steps.Contest(ctx, k.lease, image)
+func (k *claim) contest(ctx context.Context, seen lease.Image) (store.Grant, error) {
+	c := k.lease
+	if _, landed := seen.Has(c.ID); landed || seen.Foreign != nil {
+		return store.Grant{}, k.settle(ctx, c.Refused(seen.Document))
+	}
+	left, _, err := c.Judge(ctx, seen)
 	if err != nil {
 		return store.Grant{}, err
 	}
-	taken, t, err := k.takeOver(ctx, image.Record, still, out)
-	if err != nil || taken.Found() {
-		return k.steps.Answer(ctx, k.lease, taken, t, err)
+	if len(left.Holders) > 0 || !left.Turn(&c.Claim) {
+		return store.Grant{}, k.settle(ctx, c.Refused(seen.Document))
 	}
-	k.lease.Attempt.Answered(taken.Reply, true) // lost to a quicker claim
-	if image, err = k.obstacle(ctx, nil); err != nil {
+	still, out := c.Pass(left)
+	image, t, err := k.takeOver(ctx, seen.Document, still, out)
+	if err != nil || image.Found() {
+		return c.Answer(ctx, image, t, err)
+	}
+	c.Attempt.Answered(image.Reply, true) // lost to a quicker claim
+	if seen, err = k.obstacle(ctx, nil); err != nil {
 		return store.Grant{}, err
 	}
-	return store.Grant{}, k.steps.Refuse(ctx, k.lease, image.Record)
+	return store.Grant{}, k.settle(ctx, c.Refused(seen.Document))
 }
 
 // obstacle returns the document that has refused the claim. An error is the claim's answer.
 // refusal is that of the server, if it had one.
-func (k *claim) obstacle(ctx context.Context, refusal error) (reply, error) {
-	image, err := k.steps.Obstacle(ctx, k.lease)
-	k.saw(image.Image)
+func (k *claim) obstacle(ctx context.Context, refusal error) (lease.Image, error) {
+	seen, err := k.lease.Obstacle(ctx)
+	k.saw(seen.Image)
 	switch {
 	case err != nil:
-		return image, k.lease.Attempt.NotApplied(err)
-	case !image.Found():
-		return image, k.steps.Settle(ctx, k.lease, k.absent(refusal))
+		return seen, k.lease.Attempt.NotApplied(err)
+	case !seen.Found():
+		return seen, k.settle(ctx, k.absent(refusal))
 	}
-	return image, nil
+	return seen, nil
+}
+
+// settle answers a refusal once it is certain, as that of store/mongostore does.
+func (k *claim) settle(ctx context.Context, refusal error) error {
+	c := k.lease
+	if !c.Attempt.Twin {
+		return refusal
+	}
+	left, err := k.steps.Send(ctx, lease.Command{
+		Step: lease.Undo, To: k.base.Durable, Filter: slices.Concat(k.names, k.steps.Named(c.ID)), Update: bson.D(k.leaving(true)),
+	})
+	k.freed.add(c.Key, left.Image.Lookup("_id"))
+	if err != nil {
+		return err
+	}
+	c.Attempt.Twin = false
+	_ = k.Notify(ctx, lease.Offers(left.Status(c.Key, k.base.Present()))...)
+	return refusal
 }
 
 // first sends the first command, which is applied if the document is free. For one of many it
 // takes a document over from a holder that the look ahead has found to be over.
-func (k *claim) first(ctx context.Context) (reply, lease.Tenure, error) {
+func (k *claim) first(ctx context.Context) (lease.Image, lease.Tenure, error) {
 	switch {
 	case k.over != nil:
-		return k.takeOver(ctx, record{Document: lease.Document{Holders: []lease.Holder{*k.over}}}, nil, nil)
+		return k.takeOver(ctx, lease.Document{Holders: []lease.Holder{*k.over}}, nil, nil)
 	case k.one:
 		return k.take(ctx, lease.Acquire, command.After, nil, k.unheld())
 	case k.create:
@@ -139,7 +173,7 @@ func (k *claim) first(ctx context.Context) (reply, lease.Tenure, error) {
 	return k.take(ctx, lease.Acquire, command.After, nil, k.free())
 }
 
-func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (reply, lease.Tenure, error) {
+func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (lease.Image, lease.Tenure, error) {
 	u, t := k.holding(k)
 	filter := append(slices.Clip(k.names), who...)
 	if k.one {
@@ -149,13 +183,13 @@ func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOne
 	if k.soft { // docs/internals/design.md §4.10
 		coll = k.base.Once
 	}
-	image, err := k.steps.Send(ctx, what, coll, filter, bson.D(u.Join(out)), opts)
+	image, err := k.steps.Send(ctx, lease.Command{Step: what, To: coll, Filter: filter, Update: bson.D(u.Join(out)), As: opts, Grants: k.lease.ID})
 	return image, t, err
 }
 
 // refused reports that the filter matched nothing, or that the document that was to be made
 // exists.
-func (k *claim) refused(image reply, err error) bool {
+func (k *claim) refused(image lease.Image, err error) bool {
 	if err != nil {
 		return k.create && mongo.IsDuplicateKeyError(err)
 	}
@@ -164,17 +198,17 @@ func (k *claim) refused(image reply, err error) bool {
 
 // takeOffer takes a document that nobody holds, by the claim's place alone: while that is the
 // first in line nobody else is granted the document.
-func (k *claim) takeOffer(ctx context.Context) (reply, lease.Tenure, error) {
+func (k *claim) takeOffer(ctx context.Context) (lease.Image, lease.Tenure, error) {
 	who := append(k.ours(), lease.Lacks(k.path(fieldID)), k.lock.At(0, k.lease.Place))
 	return k.take(ctx, lease.Offer, command.After, k.lock.Without(k.lease.Place), who...)
 }
 
 // takeOver puts the claim in the place of a holder that is over, or takes a document that has
 // become free. Its filter names the holder's beat, so a holder that was renewed since is safe.
-func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out update) (reply, lease.Tenure, error) {
+func (k *claim) takeOver(ctx context.Context, seen lease.Document, still []bson.E, out update) (lease.Image, lease.Tenure, error) {
 	var who []bson.E
 	for _, h := range seen.Holders {
-		who = append(k.Named(h.ID), k.lock.Still(h))
+		who = append(k.steps.Named(h.ID), k.lock.Still(h))
 	}
 	switch {
 	case len(who) > 0:
@@ -187,14 +221,8 @@ func (k *claim) takeOver(ctx context.Context, seen record, still []bson.E, out u
 }
 
 // locked is the filter of the document if it has a lock of this package, with a holder or without.
-func (k *claim) locked() bson.D {
-	return append(append(slices.Clip(k.names), k.ours()...), bson.E{Key: "$or", Value: bson.A{bson.D{lease.Lacks(k.path(fieldID))}, bson.D{k.held()}}})
-}
-
-func (k *claim) cleanUp(ctx context.Context) (store.Status, error) {
-	removed, err := k.steps.Send(ctx, lease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Named(k.lease.ID)...), bson.D(k.leaving(true)), command.After)
-	k.freed.add(k.lease.Key, removed.Image.Lookup("_id"))
-	return removed.Record.Status(k.lease.Key, k.base.Present()), err
+func (s *docStore) locked(names bson.D) bson.D {
+	return append(append(slices.Clip(names), s.ours()...), bson.E{Key: "$or", Value: bson.A{bson.D{lease.Lacks(s.path(fieldID))}, bson.D{s.held()}}})
 }
 
 // absent answers a claim of a document that does not exist. If the server refused to insert it,
@@ -227,16 +255,38 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 		if e.changesAny(others) { // then it may no longer be the document that was asked for
 			return store.Grant{}, server.NotApplied(errAlone)
 		}
-		return s.steps.Transfer(ctx, from, c.lease, func(ctx context.Context) (reply, lease.Tenure, error) {
-			u, t := s.holding(c)
-			if to.Place != "" { // the line stays as it is otherwise
-				u = u.Join(s.lock.Without(to.Place))
+		if !s.steps.Trusts(from.ID) { // its end will be judged, by the clock of the present election
+			s.base.Refresh(ctx)
+		}
+		u, t := s.holding(c)
+		if to.Place != "" { // the line stays as it is otherwise
+			u = u.Join(s.lock.Without(to.Place))
+		}
+		image, err := s.handOver(ctx, from, c, append(others, s.alive(from.ID)...), e.join(u))
+		e.answered(image.Found(), err)
+		if err != nil || image.Found() {
+			g, err := c.lease.Answer(ctx, image, t, err)
+			if err == nil {
+				s.forget(from.ID)
 			}
-			image, err := s.modify(ctx, lease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
-			e.answered(image.Found(), err)
-			return image, t, err
-		})
+			return g, err
+		}
+		c.lease.Attempt.Answered(image.Reply, true)
+		seen, err := s.find(ctx, to.Ref)
+		if err != nil {
+			return store.Grant{}, c.lease.Attempt.NotApplied(err)
+		}
+		c.lease.Landed(seen.Document)
+		return store.Grant{}, c.settle(ctx, seen.Why(from.ID))
 	})
+}
+
+func (s *docStore) handOver(ctx context.Context, from store.Ref, c *claim, conditions []bson.E, u update) (lease.Image, error) {
+	name, err := s.name(from)
+	if err != nil {
+		return lease.Image{}, err
+	}
+	return s.steps.Send(ctx, lease.Command{Step: lease.HandOver, To: s.base.Durable, Filter: append(name, conditions...), Update: bson.D(u), Grants: c.lease.ID})
 }
 
 // Undo removes what a claim of unknown outcome left, by its ID and in its session. A document
@@ -252,12 +302,17 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	if from != nil {
 		which, where = append(which, from.ID), *from
 	}
-	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
+	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
 		image, err := s.takeOut(ctx, where, s.identified(bson.D{{Key: "$in", Value: which}}))
-		if err == nil {
-			s.freed.add(where.Key, image.Image.Lookup("_id"))
+		if err != nil {
+			return false, err
 		}
-		return image.Found() || from != nil, err
+		s.freed.add(where.Key, image.Image.Lookup("_id"))
+		s.forget(claim.ID)
+		if from != nil {
+			s.forget(from.ID)
+		}
+		return image.Found() || from != nil, nil
 	})
 }
 
@@ -265,12 +320,12 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 // to save, it is saved now, even if for the second time: the old holder was promised that its
 // save is carried through, and the new one was told nothing. As in any release, a broken holder
 // saves nothing.
-func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image reply, err error) {
+func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image lease.Image, err error) {
 	if e := s.ending(r.ID); e != nil {
-		image, err = s.modify(ctx, lease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))
+		image, err = s.send(ctx, lease.Undo, s.base.Durable, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))
 		if err != nil || image.Found() {
 			return image, err
 		}
 	}
-	return s.modify(ctx, lease.Undo, r, holder, s.leaving(true))
+	return s.send(ctx, lease.Undo, s.base.Durable, r, holder, s.leaving(true))
 }

@@ -13,46 +13,58 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
 // Look reads documents with one find, however many there are.
 func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	return s.steps.Look(ctx, keys)
-}
-
-// Read reads the lock of a document.
-func (s *docStore) Read(document bson.Raw) record { return readLock(document, string(s.lock)) }
-
-// FindMany reads the documents of some refs, in their order. If the server finds a document by
-// other values than those of its filter (because of a collation), the document is read alone.
-func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
-	images := make([]reply, len(refs))
-	filters := make([]bson.D, len(refs))
-	for i, r := range refs {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ctx = command.Bare(ctx)
+	if err := s.base.ReadFresh(ctx); err != nil {
+		return nil, server.NotApplied(err)
+	}
+	names := make([]bson.D, len(keys))
+	for i, key := range keys {
 		var err error
-		if filters[i], err = s.Name(r); err != nil {
-			return nil, err
+		if names[i], err = s.name(store.Ref{Key: key}); err != nil {
+			return nil, server.NotApplied(err)
 		}
 	}
-	if err := s.findAtOnce(ctx, coll, filters, images); err != nil || coll != s.base.Soft {
-		return images, err // by another read concern, one that is left counts as not found
+	images, err := s.findMany(ctx, s.base.Soft, names)
+	if err != nil {
+		return nil, server.NotApplied(err)
 	}
+	return s.steps.Looked(keys, images)
+}
+
+// findMany reads the documents that filters name, in their order, under the read concern of a
+// collection. If the server finds a document by other values than those of its filter (because of a
+// collation), the document is read alone.
+func (s *docStore) findMany(ctx context.Context, coll *mongo.Collection, filters []bson.D) ([]lease.Image, error) {
+	images := make([]lease.Image, len(filters))
 	var left bson.A
-	for i, image := range images {
-		if !image.Found() {
-			left = append(left, filters[i])
+	if len(filters) > 1 || coll != s.base.Soft {
+		if err := s.findAtOnce(ctx, coll, filters, images); err != nil || coll != s.base.Soft {
+			return images, err // by another read concern, one that is left counts as not found
+		}
+		for i, image := range images {
+			if !image.Found() {
+				left = append(left, filters[i])
+			}
 		}
 	}
 	if len(left) > 1 { // one find tells whether any of them exists
-		if one, err := s.steps.FindOne(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
+		if one, err := s.steps.Find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
 			return images, err
 		}
 	}
 	for i := range images {
 		if !images[i].Found() {
 			var err error
-			if images[i], err = s.steps.FindOne(ctx, filters[i]); err != nil {
+			if images[i], err = s.steps.Find(ctx, filters[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -62,7 +74,7 @@ func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []
 
 // findAtOnce reads the documents that filters name, each by values of some fields. It matches
 // the documents that the server finds to the filters by these values.
-func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filters []bson.D, images []reply) error {
+func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filters []bson.D, images []lease.Image) error {
 	read := bson.M{string(s.lock): 1} // and the fields that name the documents
 	byFields, which := map[string]bson.D{}, map[string][]int{}
 	var either, ids bson.A
@@ -91,7 +103,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 				continue
 			}
 			for _, i := range which[text] {
-				images[i] = reply{Reply: command.Reply{Image: document}, Record: s.Read(document)}
+				images[i] = lease.Image{Reply: command.Reply{Image: document}, Document: s.steps.Read(document)}
 			}
 		}
 	}, options.Find().SetProjection(read))
@@ -110,23 +122,19 @@ func hasParent(path string, read bson.M) bool {
 // List reads the documents that have a holder, live or expired, or for which somebody waits. It
 // scans the whole collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	find := func(ctx context.Context) (*mongo.Cursor, error) {
-		return s.base.Soft.Find(ctx, bson.D{{Key: s.path(fieldMark), Value: shape},
-			{Key: "$or", Value: bson.A{bson.D{lease.Exists(s.path(fieldID))}, bson.D{lease.Exists(s.path(lease.FieldLine) + ".0")}}}},
-			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
-	}
-	read := func(doc bson.Raw) (string, record) {
-		key, _ := textOf(ID(doc.Lookup("_id"))) // a document without a key is not listed
-		return key, readLock(doc, string(s.lock))
-	}
+	filter := bson.D{{Key: s.path(fieldMark), Value: shape},
+		{Key: "$or", Value: bson.A{bson.D{lease.Exists(s.path(fieldID))}, bson.D{lease.Exists(s.path(lease.FieldLine) + ".0")}}}}
 	return func(yield func(store.Status, error) bool) {
 		var held []store.Status
-		for status, err := range s.steps.List(ctx, prefix, find, read) {
+		for image, err := range s.steps.List(ctx, filter) {
 			if err != nil {
-				yield(status, err)
+				yield(store.Status{}, err)
 				return
 			}
-			held = append(held, status)
+			key, err := textOf(ID(image.Image.Lookup("_id")))
+			if err == nil && strings.HasPrefix(key, prefix) { // a document without a key is not listed
+				held = append(held, s.steps.Listed(key, image.Document))
+			}
 		}
 		slices.SortFunc(held, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
 		for _, status := range held {

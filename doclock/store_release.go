@@ -78,16 +78,16 @@ func (e *ending) answered(found bool, err error) {
 
 // ending returns what the release of a lease does, or nil if it only releases.
 func (s *docStore) ending(id string) *ending {
-	l, _ := s.steps.Memory.Of(id)
-	return l.Own.ending
+	g, _ := s.granted(id)
+	return g.ending
 }
 
 // end sets what the release of a lease does, and reports whether it did. Only the first call
 // counts: at the second one the release may be under way.
 func (s *docStore) end(id string, e *ending) (counts bool) {
-	s.steps.Memory.Change(id, func(l *lease.Lease[granted]) {
-		if counts = l.Own.ending == nil; counts {
-			l.Own.ending = e
+	s.change(id, func(g *granted) {
+		if counts = g.ending == nil; counts {
+			g.ending = e
 		}
 	})
 	return counts
@@ -104,34 +104,38 @@ func (s *docStore) Release(ctx context.Context, of store.ReleaseRequest) (answer
 	if err := modeIs(r.Mode); err != nil {
 		return store.ReleaseResult{}, err
 	}
-	l, _ := s.steps.Memory.Of(r.ID)
-	e := l.Own.ending
+	g, _ := s.granted(r.ID)
+	e := g.ending
 	defer func() {
 		if e != nil && err != nil && store.IsCertain(err) && !e.doubt.Load() {
-			s.steps.Memory.Change(r.ID, func(l *lease.Lease[granted]) { l.Own.ending = e.otherwise })
+			s.change(r.ID, func(g *granted) { g.ending = e.otherwise })
 		}
 	}()
 	if _, err := s.base.Read(ctx); err != nil {
 		return store.ReleaseResult{}, server.NotApplied(err)
 	}
-	var seen reply
-	answer, err = s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
-		if e != nil { // a later attempt may run when the caller's session has ended
-			ctx = mongo.NewSessionContext(ctx, e.session.Swap(nil))
-		}
-		image, err := s.release(ctx, of, e)
-		e.answered(image.Found(), err)
-		s.freed.add(r.Key, image.Image.Lookup("_id"))
-		return image, err
-	}, func(ctx context.Context) (_ reply, err error) {
-		seen, err = s.steps.Find(ctx, r)
-		return seen, err
-	})
-	if l.Own.gone != nil && errors.Is(err, store.ErrGone) {
-		s.freed.add(r.Key, seen.Image.Lookup("_id"))
-		return lease.EndedAs(seen.Record), nil // the lease's own transaction has released it
+	ctx = command.Bare(ctx)
+	within := ctx
+	if e != nil { // a later attempt may run when the caller's session has ended
+		within = mongo.NewSessionContext(ctx, e.session.Swap(nil))
 	}
-	return answer, err
+	image, err := s.release(within, of, e)
+	e.answered(image.Found(), err)
+	s.freed.add(r.Key, image.Image.Lookup("_id"))
+	switch {
+	case err != nil:
+		return store.ReleaseResult{}, server.Classified(err)
+	case image.Found():
+		s.forget(r.ID)
+		return s.steps.Released(r, image), nil
+	}
+	seen, err := s.find(ctx, r)
+	s.forget(r.ID)
+	if err = s.steps.NotReleased(r.ID, seen, err); g.gone != nil && errors.Is(err, store.ErrGone) {
+		s.freed.add(r.Key, seen.Image.Lookup("_id"))
+		return lease.ReleaseResult(seen.Document), nil // the lease's own transaction has released it
+	}
+	return store.ReleaseResult{}, err
 }
 
 // release takes the holder out of the document as e says, and returns the after-image. Under
@@ -140,92 +144,84 @@ func (s *docStore) Release(ctx context.Context, of store.ReleaseRequest) (answer
 //
 // The lock is removed as a whole if nothing in it outlasts the holder. That nobody is in line is
 // a guess, unless somebody is known to be.
-func (s *docStore) release(ctx context.Context, of store.ReleaseRequest, e *ending) (reply, error) {
-	coll, conditions := s.steps.Gently(of.ID, of.Keep), s.Holds(of.ID)
+func (s *docStore) release(ctx context.Context, of store.ReleaseRequest, e *ending) (lease.Image, error) {
+	coll, conditions := s.steps.ReleaseConcern(of.ID, of.Keep), s.steps.Holds(of.ID)
 	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
 		coll = s.base.Durable
 		conditions = s.alive(of.ID)
 	}
 	if e == nil || !e.alone() {
-		t, stays, err := s.steps.Stays(ctx, of.Ref, of.Keep)
+		name, err := s.name(of.Ref)
+		if err != nil {
+			return lease.Image{}, err
+		}
+		t, stays, err := s.steps.Stays(ctx, name, of.ID, of.Keep)
 		switch {
 		case err != nil:
-			return reply{}, err
+			return lease.Image{}, err
 		case stays:
-			return s.steps.Update(ctx, lease.Release, coll, of.Ref, conditions, bson.D(e.join(s.staying(t))), command.After)
+			return s.send(ctx, lease.Release, coll, of.Ref, conditions, e.join(s.staying(t)))
 		}
 	}
 	if e != nil && e.remove {
-		filter, err := s.steps.Where(of.Ref, conditions)
-		if err != nil {
-			return reply{}, err
-		}
-		return s.steps.Remove(ctx, lease.Release, coll, filter, s.readRemoved)
+		return s.send(ctx, lease.Release, coll, of.Ref, conditions, nil)
 	}
 	residue := s.residue(of.ID) || e != nil && (e.requeue || e.done)
 	if !residue && !of.Line {
-		image, err := s.steps.Update(ctx, lease.Release, coll, of.Ref, append(slices.Clip(conditions), s.lock.Unawaited()), bson.D(e.join(s.leaving(false))), command.After)
+		image, err := s.send(ctx, lease.Release, coll, of.Ref, append(slices.Clip(conditions), s.lock.Unawaited()), e.join(s.leaving(false)))
 		if err != nil || image.Found() {
 			return image, err
 		}
 	}
-	image, err := s.steps.Update(ctx, lease.Release, coll, of.Ref, conditions, bson.D(e.join(s.leavingAs(e, of.Used))), command.After)
+	image, err := s.send(ctx, lease.Release, coll, of.Ref, conditions, e.join(s.leavingAs(e, of.Used)))
 	if err == nil && !residue {
 		s.tidy(ctx, of.Ref, image)
 	}
 	return image, err
 }
 
-// readRemoved reads the line of a document that was removed: its waiters have to learn of that.
-func (s *docStore) readRemoved(document bson.Raw) record {
-	r := s.Read(document)
-	r.Holders = nil
-	return r
-}
-
 // tidy removes a lock in which nothing is left. If that fails, it is in nobody's way.
-func (s *docStore) tidy(ctx context.Context, r store.Ref, left reply) {
-	seen := left.Record
-	if !left.Found() || seen.Foreign() != nil || len(seen.Holders) > 0 || len(seen.Line) > 0 || seen.residue() {
+func (s *docStore) tidy(ctx context.Context, r store.Ref, left lease.Image) {
+	if !left.Found() || left.Foreign != nil || len(left.Holders) > 0 || len(left.Line) > 0 || readMarks(left.Image, string(s.lock)).residue() {
 		return
 	}
 	empty := append(s.ours(), s.lock.Unawaited())
 	for _, f := range []string{fieldID, fieldAttempts, fieldReadyAt, fieldDone} {
 		empty = append(empty, lease.Lacks(s.path(f)))
 	}
-	_, _ = s.steps.Update(ctx, lease.Last, s.base.Soft, r, empty, bson.D(s.leaving(false)), command.After)
+	_, _ = s.send(ctx, lease.Last, s.base.Soft, r, empty, s.leaving(false))
 }
 
 // Leave takes a place out of the line of a document, and the lock if nothing is left in it. It
 // answers with the lock as it is then.
 func (s *docStore) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
 	ctx, r, none := command.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
-	filter, err := s.steps.Where(r, s.ours())
+	name, err := s.name(r)
 	if err == nil {
 		_, err = s.base.Read(ctx)
 	}
 	if err != nil {
 		return none, server.NotApplied(err)
 	}
-	var image reply
+	var image lease.Image
 	if p != "" { // no path of a field has an empty part
-		image, err = s.steps.StepOut(ctx, filter, p)
+		image, err = s.steps.StepOut(ctx, append(name, s.ours()...), p)
 	}
 	if err != nil {
 		return none, server.Classified(err)
 	}
 	if image.Found() {
 		s.tidy(ctx, r, image)
-	} else if image, err = s.steps.Find(ctx, r); err != nil {
+	} else if image, err = s.steps.Find(ctx, name); err != nil {
 		return none, server.NotApplied(err)
 	}
-	return s.steps.Status(key, image.Record), image.Record.Foreign()
+	return s.steps.Status(key, image.Document), image.Foreign
 }
 
 // residue reports whether marks in the lock may outlast the holder.
 func (s *docStore) residue(id string) bool {
-	l, known := s.steps.Memory.Of(id)
-	return !known || l.Own.residue
+	g, known := s.granted(id)
+	return !known || g.residue
 }
 
 // save writes a document's value under its lease, in the caller's session. If the reply is
@@ -240,19 +236,24 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 		s.wroteInTransaction(r.ID)       // a renewal from now on may meet it
 		defer s.wroteInTransaction(r.ID) // but surely met it only if it is sent from then on
 	}
-	var image reply
-	var err error
+	name, err := s.name(r)
+	if err != nil {
+		return err
+	}
+	var image lease.Image
 	if e != nil {
 		image, err = s.release(ctx, store.ReleaseRequest{Ref: r}, e)
 	} else {
 		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
-		image, err = s.steps.Update(ctx, lease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), bson.D(u), command.Before)
+		image, err = s.steps.Send(ctx, lease.Command{
+			Step: lease.Release, To: s.base.Durable, Filter: append(slices.Concat(name, s.alive(r.ID)), s.newer(c.number)), Update: bson.D(u), As: command.Before,
+		})
 	}
 	switch {
 	case err != nil:
 		return server.Classified(err)
 	case !image.Found():
-		return s.steps.Explain(ctx, r)
+		return s.steps.Explain(ctx, name, r.ID)
 	}
 	return nil
 }
@@ -263,13 +264,22 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 	if err := modeIs(r.Mode); err != nil {
 		return err
 	}
-	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
-		u := s.leaving(true)
-		if !now {
-			u = s.timed().Set(s.path(fieldBroken), reason)
+	ctx = command.Bare(ctx)
+	u := s.leaving(true)
+	if !now {
+		u = s.timed().Set(s.path(fieldBroken), reason)
+	}
+	image, err := s.send(ctx, lease.Break, s.base.Durable, r, s.steps.Holds(r.ID), u)
+	s.freed.add(r.Key, image.Image.Lookup("_id"))
+	if err != nil {
+		return server.Classified(err)
+	}
+	if !image.Found() {
+		seen, err := s.find(ctx, r)
+		if err != nil {
+			return server.NotApplied(err)
 		}
-		image, err := s.modify(ctx, lease.Break, r, s.Holds(r.ID), u)
-		s.freed.add(r.Key, image.Image.Lookup("_id"))
-		return image, err
-	})
+		return lease.GoneIfBroken(seen.Why(r.ID))
+	}
+	return nil
 }

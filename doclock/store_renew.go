@@ -2,11 +2,14 @@ package doclock
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 
-	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // Renew gives holders a new end. A document that a transaction of the caller has written is
@@ -19,49 +22,67 @@ func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Ren
 	var at []int
 	var together []store.Renewal
 	for i, r := range batch {
-		if s.writtenInTransaction(r.ID) {
-			alone.Go(func() { answers[i] = s.steps.Renew(ctx, []store.Renewal{r})[0] })
+		if g, _ := s.granted(r.ID); g.wroteAt != 0 {
+			alone.Go(func() { answers[i] = s.renew(ctx, []store.Renewal{r})[0] })
 			continue
 		}
 		at, together = append(at, i), append(together, r)
 	}
-	for i, a := range s.steps.Renew(ctx, together) {
+	for i, a := range s.renew(ctx, together) {
 		answers[at[i]] = a
 	}
 	return answers
 }
 
-// writtenInTransaction reports whether a transaction of the caller has written the document,
-// and may still be open.
-func (s *docStore) writtenInTransaction(id string) bool {
-	l, _ := s.steps.Memory.Of(id)
-	return l.Own.wroteAt != 0
+func (s *docStore) renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	sent, names := s.base.Clock.Now(), make([]bson.D, len(batch))
+	for i, r := range batch {
+		var err error
+		if names[i], err = s.name(r.Ref); err != nil {
+			return slices.Repeat([]store.Renewed{{Err: err}}, len(batch))
+		}
+	}
+	r := s.steps.Renewing(batch, names)
+	for r.Next(ctx) {
+		var which []bson.D
+		for _, i := range r.Which {
+			which = append(which, names[i])
+		}
+		r.Read(s.findMany(command.Bare(ctx), r.From, which))
+	}
+	for i, a := range r.Answers {
+		s.renewed(batch[i].ID, sent, a.Err)
+	}
+	return r.Answers
 }
 
 // wroteInTransaction records that a transaction of the caller has written the document.
 func (s *docStore) wroteInTransaction(id string) {
-	s.steps.Memory.Change(id, func(l *lease.Lease[granted]) { l.Own.wroteAt = s.base.Clock.Now() })
+	s.change(id, func(g *granted) { g.wroteAt = s.base.Clock.Now() })
 }
 
 // releasedInTransaction records that the caller's transaction releases the lease if it is
 // committed. A renewal that then finds nothing calls gone, because that is not a loss.
 func (s *docStore) releasedInTransaction(id string, gone func()) {
-	s.steps.Memory.Change(id, func(l *lease.Lease[granted]) { l.Own.gone = gone })
+	s.change(id, func(g *granted) { g.gone = gone })
 }
 
-// renewed records that a command sent at sent renewed the lease. A transaction that had written
-// the document before has ended: an open one would have blocked the renewal. If it was to
-// release the lease it was aborted: after a commit the renewal would have found nothing.
-func renewed(l *lease.Lease[granted], sent server.Moment) {
-	if sent > l.Own.wroteAt {
-		l.Own.wroteAt, l.Own.gone = 0, nil
-	}
-}
-
-// releasedItself handles a lease that a renewal found gone: if the lease's own transaction had
-// released it, it tells the holder.
-func releasedItself(l lease.Lease[granted]) {
-	if l.Own.gone != nil {
-		l.Own.gone()
+// renewed records how a renewal ended that was sent at sent. If it renewed the lease, a transaction that
+// had written the document before has ended: an open one would have blocked the renewal. If it was to
+// release the lease it was aborted: after a commit the renewal would have found nothing. If it found
+// nothing, and the lease's own transaction had released it, the holder is told.
+func (s *docStore) renewed(id string, sent server.Moment, err error) {
+	switch {
+	case err == nil:
+		s.change(id, func(g *granted) {
+			if sent > g.wroteAt {
+				g.wroteAt, g.gone = 0, nil
+			}
+		})
+	case errors.Is(err, store.ErrGone):
+		if g, _ := s.granted(id); g.gone != nil {
+			g.gone()
+		}
+		s.forget(id)
 	}
 }

@@ -104,8 +104,8 @@ func TestAnOpenTransactionHoldsUpTheRenewalOfItsOwnDocumentAlone(t *testing.T) {
 		assert.NoError(t, errors.Join(errs[1:]...), "the documents that it has not written")
 		require.NoError(t, end(ctx))
 		assert.NoError(t, errors.Join(renew(10*time.Second)...), "after its end")
-		l, _ := locks.store.steps.Memory.Of(docs[0].Lease().ID())
-		assert.Zero(t, l.Own.wroteAt, "renewed together with the others again")
+		g, _ := locks.store.granted(docs[0].Lease().ID())
+		assert.Zero(t, g.wroteAt, "renewed together with the others again")
 	}
 }
 

@@ -2,25 +2,27 @@ package mongostore
 
 import (
 	"context"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A claim is one claim on its way through the commands of its attempt.
-type claim struct {
-	*lease.Claim
-	stands bool // the line was joined, or the place in it refreshed; once is enough
-}
+const (
+	// fullAt is how large a document may grow: half of what the server takes.
+	fullAt = 8 << 20
 
-// Acquire claims a key with one upsert, which inserts the document. If the key has a document
-// already, the unique index on _id refuses the upsert. Then the claim joins the line, if it
-// waits, or reads the document; and takes the key over if its holders are over.
+	// races is how many races a claim may lose before it is answered "held", with a status
+	// that gives no reason to wait. The engine then asks again.
+	races = 20
+)
+
+// Acquire claims a key, in an attempt of its own.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
@@ -28,158 +30,271 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return store.Grant{}, server.NotApplied(err)
 	}
-	return s.steps.Try(ctx, c, func(within context.Context, begun *lease.Claim) (g store.Grant, err error) {
-		claim := s.claim(begun)
-		if c.Mode == store.Exclusive {
-			g, err = s.acquire(within, claim)
-		} else {
-			g, err = s.share(within, claim)
-		}
-		if err == nil {
-			s.indexOnce(ctx, claim, g)
-		}
-		return g, err
-	})
-}
-
-func (s *Store) claim(begun *lease.Claim) *claim {
-	begun.Names, begun.Ours = bson.D{{Key: "_id", Value: begun.Key}}, ours(begun.Key)
-	begun.CleanUp = func(ctx context.Context) (store.Status, error) {
-		removed, err := s.cleanUp(ctx, begun.Ref, nil, begun.Attempt.Rev)
-		return removed.Record.Status(begun.Key, s.base.Present()), err
+	within, claim, err := s.begin(ctx, c)
+	if err != nil {
+		return store.Grant{}, err
 	}
-	return &claim{Claim: begun}
+	g, err := s.claim(within, claim)
+	s.base.Over(claim.Attempt, err == nil || store.IsCertain(err))
+	if err == nil {
+		s.indexOnce(ctx, claim, g)
+	}
+	return g, err
 }
 
-// acquire claims a key for one holder. A key that is offered to the claim is taken without a
-// look. One that is known to be held, or awaited, is not asked for before a look.
-func (s *Store) acquire(ctx context.Context, c *claim) (store.Grant, error) {
-	if c.Offered && c.Place != "" {
-		image, t, err := s.takeOffer(ctx, c)
+// begin begins the attempt of a claim, which is in the context that it returns.
+func (s *Store) begin(ctx context.Context, c store.Claim) (context.Context, *lease.Claim, error) {
+	ctx, a, err := s.base.Begin(ctx, c.ID, c.TTL)
+	name := bson.D{{Key: "_id", Value: c.Key}}
+	return ctx, &lease.Claim{Claim: c, Steps: &s.steps, Attempt: a, Names: name, Asks: name, Ours: ours(c.Key)}, err
+}
+
+// claim is one loop for all modes: insert, look, judge, swap. The insert is an upsert: if the key has a
+// document already, the unique index on _id refuses it. A key that is offered to an exclusive claim is
+// taken without a look, by the claim's place.
+//
+// An exclusive claim that lost a swap is refused. A sharer tries again, as several may come at one
+// time. Those of one process go one at a time: of several at once all but one would lose, and read
+// again.
+func (s *Store) claim(ctx context.Context, c *lease.Claim) (store.Grant, error) {
+	if c.Mode != store.Exclusive {
+		leave, err := s.joins.enter(ctx, c.Key)
+		if err != nil {
+			return store.Grant{}, server.NotApplied(err)
+		}
+		defer leave()
+	} else if c.Offered && c.Place != "" {
+		offer, t := s.offer(c)
+		image, err := s.steps.Send(ctx, offer)
 		if err != nil || image.Found() {
-			return s.steps.Answer(ctx, c.Claim, image, t, err)
+			return c.Answer(ctx, image, t, err)
 		}
 		c.Attempt.Answered(image.Reply, true)
 		c.InLine = true
 	}
-	if c.Full {
-		if image, err := s.find(ctx, c.Key); err != nil {
-			return store.Grant{}, c.Attempt.NotApplied(err)
-		} else if len(s.steps.Status(c.Key, image.Record).Waiting("")) >= store.LineMost {
-			return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
-		}
-	}
-	if c.Held || c.InLine {
-		image, err := s.steps.Stand(ctx, c.Claim)
-		switch {
-		case err != nil:
-			return store.Grant{}, c.Attempt.NotApplied(err)
-		case image.Found():
-			return s.contest(ctx, c, image)
-		}
-	}
-	t := s.tenure(c)
-	image, err := s.insert(ctx, c, c.document(t), t)
-	if server.ClassOf(err) != server.DuplicateID {
-		return s.steps.Answer(ctx, c.Claim, image, t, err)
-	}
-	c.Attempt.Answered(image.Reply, true)
-	if image, err = s.obstacle(ctx, c); err != nil {
-		return store.Grant{}, err
-	}
-	return s.contest(ctx, c, image)
-}
-
-// contest takes a key over if no holder is live any more, and it is the claim's turn.
-func (s *Store) contest(ctx context.Context, c *claim, image reply) (store.Grant, error) {
-	still, out, err := s.steps.Contest(ctx, c.Claim, image)
+	seen, err := s.firstLook(ctx, c)
 	if err != nil {
 		return store.Grant{}, err
 	}
-	taken, t, err := s.takeOver(ctx, c, image.Record, still, out)
-	if err != nil || taken.Found() {
-		return s.steps.Answer(ctx, c.Claim, taken, t, err)
+	for range races {
+		var next lease.Command
+		var t lease.Tenure
+		if !seen.Found() {
+			next, t = s.insert(c)
+		} else if next, t, err = s.judge(ctx, c, seen); err != nil {
+			return store.Grant{}, err
+		}
+		inserts := next.Step == lease.Acquire
+		image, err := s.steps.Send(ctx, next)
+		if err == nil && (inserts || image.Found()) || err != nil && server.ClassOf(err) != server.DuplicateID {
+			return c.Answer(ctx, image, t, err)
+		}
+		c.Attempt.Answered(image.Reply, true)
+		if seen, err = s.lookAgain(ctx, c); err != nil {
+			return store.Grant{}, err
+		}
+		if !inserts {
+			s.joins.lost.Add(1)
+			if c.Mode == store.Exclusive {
+				break
+			}
+		}
 	}
-	c.Attempt.Answered(taken.Reply, true) // lost to a quicker claim
-	if image, err = s.obstacle(ctx, c); err != nil {
-		return store.Grant{}, err
-	}
-	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, image.Record)
+	return store.Grant{}, s.refuse(ctx, c, seen)
 }
 
-// obstacle returns the document that has refused the claim. An error is the claim's answer.
-func (s *Store) obstacle(ctx context.Context, c *claim) (reply, error) {
-	image, err := s.steps.Obstacle(ctx, c.Claim)
+// firstLook looks at a key that is probably in use, by the claim's hints or, for a sharer, by what was
+// seen lately. It finds nothing if that is not known. A claim that waits joins the line, or says that it
+// still waits, and that is its look. But a sharer looks before it joins, so that a mismatch leaves no
+// place in the line, unless the key was shared lately.
+func (s *Store) firstLook(ctx context.Context, c *lease.Claim) (seen lease.Image, err error) {
+	if c.Mode == store.Exclusive {
+		if c.Full {
+			full, err := s.steps.Find(ctx, c.Asks)
+			if err != nil {
+				return seen, c.Attempt.NotApplied(err)
+			}
+			if len(s.steps.Status(c.Key, full.Document).Waiting("")) >= store.LineMost {
+				return seen, s.refuse(ctx, c, full)
+			}
+		}
+		if c.Held || c.InLine {
+			seen, err = c.Stand(ctx)
+		}
+	} else {
+		shared := s.joins.expected(c.Key, s.base.Clock.Now())
+		switch {
+		case c.Place == "":
+		case c.InLine || c.Offered:
+			seen, err = c.StillWaits(ctx)
+		case c.Held && shared:
+			seen, err = c.Stand(ctx)
+		}
+		c.Stands = seen.Found()
+		if err == nil && !c.Stands && (c.Held || c.InLine || c.Offered || shared) {
+			seen, err = s.steps.Find(ctx, c.Asks)
+		}
+	}
+	if err != nil {
+		err = c.Attempt.NotApplied(err)
+	}
+	return seen, err
+}
+
+// lookAgain looks at a key of which the claim was refused. For an exclusive claim it finds the document,
+// or answers that the key has become free: "held", with a status that makes the engine ask again at once.
+func (s *Store) lookAgain(ctx context.Context, c *lease.Claim) (seen lease.Image, err error) {
+	if c.Mode == store.Exclusive {
+		seen, err = c.Obstacle(ctx)
+	} else {
+		seen, err = s.steps.Find(ctx, c.Asks)
+	}
 	switch {
 	case err != nil:
-		return image, c.Attempt.NotApplied(err)
-	case !image.Found():
-		return image, s.steps.Settle(ctx, c.Claim, s.absent(c.Key))
+		err = c.Attempt.NotApplied(err)
+	case c.Mode == store.Exclusive && !seen.Found():
+		err = s.settle(ctx, c, &store.HeldError{Status: lease.Document{}.Status(c.Key, s.base.Present())})
 	}
-	return image, nil
+	return seen, err
 }
 
-// absent answers a claim whose key has become free: "held", with a status that makes the engine
-// ask again at once.
-func (s *Store) absent(key string) error {
-	return &store.HeldError{Status: record{}.Status(key, s.base.Present())}
-}
-
-// insert sends the upsert of a claim. Its filter names a revision that only the document which
-// it makes can have: it finds nothing but its own twin.
-func (s *Store) insert(ctx context.Context, c *claim, update command.Change, t lease.Tenure) (reply, error) {
-	return s.write(ctx, lease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, command.Upsert)
-}
-
-// takeOffer takes a key that nobody holds, by the claim's place alone: while that is the first
-// in line nobody else is granted the key.
-func (s *Store) takeOffer(ctx context.Context, c *claim) (reply, lease.Tenure, error) {
-	t := s.tenure(c)
-	update := c.document(t).Set(fieldRev, t.Rev).Join(lock.Without(c.Place))
-	filter := ours(c.Key, unheld, lock.At(0, c.Place))
-	image, err := s.write(ctx, lease.Offer, c, filter, update, withoutWaits)
-	return image, t, err
-}
-
-// takeOver takes over a key whose holders are over. Its filter names the revision that was seen
-// and the beat of each holder that it drops. A renewal does not change rev, so the filter must
-// not match a holder that was renewed since, or left. Nor does a waiter change it: the filter names
-// those in line before the claim.
-func (s *Store) takeOver(ctx context.Context, c *claim, seen record, still []bson.E, out command.Change) (reply, lease.Tenure, error) {
-	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
-	for _, h := range seen.Holders {
-		named = append(named, holder(h.ID).Still(h))
+// judge returns the swap by which a claim takes the key that it has seen, or refuses the claim.
+func (s *Store) judge(ctx context.Context, c *lease.Claim, seen lease.Image) (next lease.Command, t lease.Tenure, err error) {
+	if _, landed := seen.Has(c.ID); landed || seen.Foreign != nil {
+		return next, t, s.refuse(ctx, c, seen)
 	}
-	named = append(named, still...)
-	t := s.tenure(c)
-	update := c.document(t).Set(fieldRev, t.Rev).Join(out)
-	image, err := s.write(ctx, lease.TakeOver, c, ours(c.Key, named...), update, command.After)
-	return image, t, err
-}
-
-var withoutWaits = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: lease.FieldWaits, Value: 0}})
-
-// write sends the update of a claim. It reads no more of the after-image than a grant
-// needs.
-func (s *Store) write(ctx context.Context, what lease.Step, c *claim, filter bson.D, update command.Change, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
-	return s.steps.SendReading(ctx, what, s.base.Durable, filter, bson.D(update), opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
-}
-
-// document returns the update that makes the claim the key's only holder. It writes the whole
-// map of holders. The caller adds the revision.
-func (c *claim) document(t lease.Tenure) command.Change {
-	return command.Change{
-		{Key: "$set", Value: bson.D{
-			{Key: fieldMode, Value: string(c.Mode)},
-			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.Holder(t)}}},
-			{Key: fieldExpireAt, Value: command.Date(t.Until)},
-		}},
-		stampAt,
+	left, over, err := c.Judge(ctx, seen)
+	if err != nil {
+		return next, t, err
 	}
+	admitted := admits(c, left)
+	if c.Mode != store.Exclusive {
+		s.joins.saw(c.Key, s.base.Clock.Now(), admitted || left.Mode == store.Shared || left.Mode == store.Permits)
+		switch mismatch := left.Mode != "" && left.Mode != store.Exclusive && left.Mode != c.Mode; {
+		case mismatch:
+			if stands(left, c.Place) { // if it stays it is passed, and after a while stale
+				_, _ = s.steps.StepOut(ctx, c.Ours, c.Place)
+			}
+			return next, t, s.settle(ctx, c, &store.MismatchError{Key: c.Key, Live: left.Mode, Claim: c.Claim})
+		case admitted && seen.Size+len(c.Owner)+len(c.Note) > fullAt:
+			return next, t, s.settle(ctx, c, fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.Holders)))
+		case !admitted && c.Place != "" && !c.Stands:
+			c.Stands = true // the key may have been freed since it was seen, and then no release would tell the claim
+			if seen, err = c.Obstacle(ctx); err != nil {
+				return next, t, c.Attempt.NotApplied(err)
+			}
+			if seen.Found() {
+				return s.judge(ctx, c, seen)
+			}
+			next, t = s.insert(c)
+			return next, t, nil
+		}
+	}
+	if !admitted {
+		return next, t, s.refuse(ctx, c, seen)
+	}
+	next, t = s.swap(c, seen.Document, left, over)
+	return next, t, nil
 }
 
-func (s *Store) tenure(c *claim) lease.Tenure {
-	t := s.base.Tenure(c.TTL)
-	t.Rev = newRev()
-	return t
+// admits reports whether a claim may have the key beside the holders that are left, and whether it is
+// its turn. They count whatever their dates say: they were not judged to be over.
+func admits(c *lease.Claim, left store.Status) bool {
+	taken := 0
+	for _, h := range left.Holders {
+		taken += max(1, h.Weight)
+	}
+	return (taken == 0 || c.Mode != store.Exclusive && left.Mode != store.Exclusive) &&
+		(c.Mode != store.Permits || taken+max(1, c.Weight) <= c.Limit) && left.Turn(&c.Claim)
+}
+
+func stands(s store.Status, p store.Place) bool {
+	return p != "" && slices.ContainsFunc(s.Line, func(w store.Waiter) bool { return w.Place == p })
+}
+
+func (s *Store) refuse(ctx context.Context, c *lease.Claim, seen lease.Image) error {
+	return s.settle(ctx, c, c.Refused(seen.Document))
+}
+
+// settle answers a refusal once it is certain. If the refused command may have a twin on its
+// way, the twin is cleaned up first, in its own session, within this call. If that fails the
+// outcome is unknown, and the engine's Undo goes on with it. The first in line are told if they may
+// have a key that a twin held for a moment.
+func (s *Store) settle(ctx context.Context, c *lease.Claim, refusal error) error {
+	if !c.Attempt.Twin {
+		return refusal
+	}
+	left, err := s.cleanUp(ctx, c.Ref, nil, c.Attempt.Rev)
+	if err != nil {
+		return err
+	}
+	c.Attempt.Twin = false
+	_ = s.feed.Notify(ctx, lease.Offers(left.Status(c.Key, s.base.Present()))...)
+	return refusal
+}
+
+// Transfer puts a claim in the place of a live holder with one update: one trip for a release and a
+// grant, and no instant at which the key is free. If that finds no such holder, the document tells why.
+func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
+		return store.Grant{}, server.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
+	}
+	ctx, c, err := s.begin(ctx, to)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	g, err := s.transfer(ctx, from, c)
+	s.base.Over(c.Attempt, err == nil || store.IsCertain(err))
+	return g, err
+}
+
+func (s *Store) transfer(ctx context.Context, from store.Ref, c *lease.Claim) (store.Grant, error) {
+	if !s.steps.Trusts(from.ID) { // its end will be judged, by the clock of the present election
+		s.base.Refresh(ctx)
+	}
+	handOver, t := s.handOver(from, c)
+	image, err := s.steps.Send(ctx, handOver)
+	if err != nil || image.Found() {
+		g, err := c.Answer(ctx, image, t, err)
+		if err == nil {
+			s.steps.Memory.Forget(from.ID)
+		}
+		return g, err
+	}
+	c.Attempt.Answered(image.Reply, true)
+	seen, err := s.steps.Find(ctx, c.Names)
+	if err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
+	}
+	c.Landed(seen.Document)
+	return store.Grant{}, s.settle(ctx, c, seen.Why(from.ID))
+}
+
+// Undo removes what a claim of unknown outcome left, by its ID and in its session. The removal
+// has a higher transaction number, so the server refuses the claim if it comes later, even if
+// the removal found nothing.
+func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
+	if err := knownMode(claim.Mode); err != nil {
+		return false, err
+	}
+	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, a *command.Attempt) (found bool, err error) {
+		left, err := s.cleanUp(ctx, claim, from, a.Rev)
+		if err != nil {
+			return false, err
+		}
+		s.steps.Memory.Forget(claim.ID)
+		if from != nil {
+			s.steps.Memory.Forget(from.ID)
+		}
+		return left.Found(), nil
+	})
+}
+
+func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined int64) (left lease.Image, err error) {
+	undo := s.undo(claim, from, joined)
+	left, err = s.steps.Send(ctx, undo)
+	if err == nil {
+		s.tidy(ctx, undo.To, claim.Key, left)
+	}
+	return left, err
 }

@@ -100,7 +100,7 @@ func renewedMeanwhile(t *testing.T, until time.Time) (dead lease.Holder, lost bo
 	victim := exclusiveClaim("k", time.Minute)
 	f.acquire(f.another(), victim)
 	f.expire(victim.Ref, time.Hour)
-	renewed := lease.Extend("", holder(victim.ID), lease.Tenure{
+	renewed := lease.Extend("", path(victim.ID), lease.Tenure{
 		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
 	})
 	swaps := 0
@@ -119,7 +119,7 @@ func renewedMeanwhile(t *testing.T, until time.Time) (dead lease.Holder, lost bo
 	if err != nil && !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
-	h, _ := f.document("k").Holder(victim.ID)
+	h, _ := f.document("k").Has(victim.ID)
 	return h, err == nil
 }
 
@@ -157,7 +157,7 @@ func replacedMeanwhile(t *testing.T) (lost bool) {
 		return testserver.Fate{}
 	})
 	_, err = f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
-	_, there := f.document("k").Holder(next.ID)
+	_, there := f.document("k").Has(next.ID)
 	return err == nil && !there
 }
 
@@ -178,7 +178,7 @@ func handedOverLate(t *testing.T) (lost bool) {
 	require.NoError(t, err)
 	f.acquire(f.another(), next)
 	_, err = f.store.Transfer(f.ctx(), from.Ref, exclusiveClaim("k", time.Minute))
-	_, there := f.document("k").Holder(next.ID)
+	_, there := f.document("k").Has(next.ID)
 	return err == nil && !there
 }
 
@@ -236,7 +236,7 @@ func trustedTooLong(t *testing.T, ttl time.Duration) (late time.Duration, left t
 	c := exclusiveClaim("k", ttl)
 	sent := time.Now()
 	g := f.acquire(s, c)
-	honoured := f.document("k").expireAt // this machine's clock is the server's
+	honoured := f.end("k") // this machine's clock is the server's
 	return sent.Add(g.Left).Sub(honoured), g.Left
 }
 

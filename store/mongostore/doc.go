@@ -12,12 +12,12 @@
 // read and write concerns, whatever the collection's are. docs/reference.md has the rights that it
 // needs.
 //
-// The documents and the commands are explained in docs/internals/design.md §3 and §4, whose table the
-// code follows row by row.
+// The documents and the commands are explained in docs/internals/design.md §3 and §4. commands.go has
+// the commands, in the order of the table there, and acquire.go the loop in which claims use them.
 //
 // The steps that doclock shares (renewals, grants, the line, what a refusal means) belong to
-// internal/mongo/lease. The collection under the library's own concerns, the server, its clock
-// and the session of a claim belong to internal/mongo/command and server.
+// internal/mongo/lease. The collection under the library's own concerns and the session of a claim
+// belong to internal/mongo/command, and what is known of the server to internal/mongo/server.
 //
 // [mongolock.New]: https://pkg.go.dev/github.com/mongolock/mongolock#New
 package mongostore

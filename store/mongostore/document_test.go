@@ -44,11 +44,11 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 		f.Add(append(bytes.Clone(whole[:n]), 0xff, 0xff, 0xff, 0x7f, 0))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r := readRecord(raw)
+		r := layout.Read(raw)
 		_ = r.Status("k", now)
-		_, _ = r.Holder("ID")
+		_, _ = r.Has("ID")
 		end, _ := command.Time(bson.Raw(raw).Lookup(fieldExpireAt))
-		if r.Stranger == "" && !r.expireAt.Equal(end) {
+		if r.Foreign == nil && end.IsZero() {
 			t.Errorf("taken for ours: %+v", r)
 		}
 		for _, h := range r.Holders {
@@ -56,7 +56,7 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 			assert.True(t, ok, "a holder without an end of its own: %+v", h)
 			assert.True(t, h.ExpireAt.Equal(at), "a holder without an end of its own: %+v", h)
 		}
-		if r.Stranger != "" && r.Foreign().Error() == "" {
+		if r.Foreign != nil && r.Foreign.Error() == "" {
 			t.Error("a foreign document without a name")
 		}
 	})
@@ -67,20 +67,20 @@ func TestAHolderThatNoFilterCanNameIsForeign(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}, {Key: "ttl", Value: int64(30000)}, {Key: "beat", Value: int64(1)}}
 	for id, foreign := range map[string]bool{"ID": false, "": true, "a.b": true, "$a": true} {
-		r := readRecord(marshalled(t, bson.D{
+		r := layout.Read(marshalled(t, bson.D{
 			{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 			{Key: "holders", Value: bson.D{{Key: id, Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: now},
 		}))
-		assert.Equal(t, foreign, r.Stranger != "", "%s: %s", id, r.Stranger)
+		assert.Equal(t, foreign, r.Foreign != nil, "%s: %v", id, r.Foreign)
 	}
 }
 
 // Somebody wrote it by hand. As a time.Duration each would be half a millisecond.
 func TestATTLThatNoDurationHoldsIsNotShort(t *testing.T) {
 	for ms, foreign := range map[int64]bool{18_446_744_073_710: false, -18_446_744_073_709: true} {
-		h, ok := readHolder("ID", bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: marshalled(t, bson.D{{Key: "expireAt", Value: time.Now()}, {Key: "ttl", Value: ms}, {Key: "beat", Value: int64(1)}})})
-		assert.Equal(t, !foreign, ok)
-		assert.True(t, foreign || h.TTL > 365*24*time.Hour, "%v", h.TTL)
+		r := layout.Read(lockDocument(t, bson.E{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{{Key: "expireAt", Value: time.Now()}, {Key: "ttl", Value: ms}, {Key: "beat", Value: int64(1)}}}}}))
+		assert.Equal(t, foreign, r.Foreign != nil)
+		assert.True(t, foreign || r.Holders[0].TTL > 365*24*time.Hour, "%+v", r)
 	}
 }
 
@@ -94,7 +94,7 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 			{Key: lease.FieldOwner, Value: "me"}, {Key: lease.FieldNote, Value: ""}, {Key: lease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
 			{Key: lease.FieldTTL, Value: int64(1000)}, {Key: lease.FieldBeat, Value: int64(1)}, {Key: lease.FieldEpoch, Value: bson.ObjectID{3}},
 		}}}},
-		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: int64(1)}, {Key: fieldAt, Value: now},
+		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: int64(1)}, {Key: lease.FieldAt, Value: now},
 	}, more...))
 	require.NoError(t, err)
 	return raw
@@ -111,20 +111,19 @@ func marshalled(t testing.TB, d bson.D) []byte {
 // mark is not touched by a claim, a release or a renewal, whatever else is in it.
 func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	f.Add(lockDocument(f))
-	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", "s:b:2"}}, bson.E{Key: lease.FieldWaits, Value: bson.D{
+	f.Add(lockDocument(f, bson.E{Key: lease.FieldLine, Value: bson.A{"x:a:1", "s:b:2"}}, bson.E{Key: lease.FieldWaits, Value: bson.D{
 		{Key: "x:a:1", Value: bson.D{{Key: lease.FieldOwner, Value: "me"}, {Key: lease.FieldSeen, Value: bson.DateTime(1)}}}, {Key: "s:b:2", Value: 1},
 	}}))
-	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: bson.A{"x:a:1", 7}}))
-	f.Add(lockDocument(f, bson.E{Key: fieldLine, Value: "x:a:1"}))
+	f.Add(lockDocument(f, bson.E{Key: lease.FieldLine, Value: bson.A{"x:a:1", 7}}))
+	f.Add(lockDocument(f, bson.E{Key: lease.FieldLine, Value: "x:a:1"}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldExpireAt, Value: bson.DateTime(0)}}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 2}, {Key: fieldHolders, Value: bson.A{1}}}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 1.5}, {Key: fieldMark, Value: bson.D{}}, {Key: fieldRev, Value: nil}}))
 	f.Add([]byte{5, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		record := readRecord(raw)
+		record := layout.Read(raw)
 		_ = record.Status("k", time.Now())
-		_ = readGrant(raw, "ID")
-		if record.Stranger == "" && (len(record.mode) == 0 && record.rev == 0 && record.expireAt.IsZero()) {
+		if record.Foreign == nil && len(record.Mode) == 0 && record.Rev == 0 {
 			t.Fatal("taken for ours with nothing in it")
 		}
 		if !command.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
@@ -166,16 +165,16 @@ func leftAlone(t *testing.T, raw []byte) {
 		return
 	}
 	before := db.Docs("d.c")
-	claim := &claim{Claim: &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
+	claim := &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}
 	tenure := lease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
-	update := bson.D(claim.document(tenure).Set(fieldRev, tenure.Rev))
-	renewal := lease.Extend("", holder("ID"), lease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
+	update := bson.D(grant(claim, tenure).Set(fieldRev, tenure.Rev))
+	renewal := lease.Extend("", path("ID"), lease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
 	for _, command := range []bson.D{
 		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: int64(1)})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
-		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
-		{{Key: "query", Value: ours("k", exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
-		{{Key: "query", Value: ours("k", lock.Among("x:a:1"))}, {Key: "update", Value: append(bson.D(lock.Without("x:a:1")), stampAt)}},
-		{{Key: "query", Value: ours("k", unheld, unawaited)}, {Key: "remove", Value: true}},
+		{{Key: "query", Value: ours("k", exclusively, lease.Exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
+		{{Key: "query", Value: ours("k", lease.Exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
+		{{Key: "query", Value: ours("k", lock.Among("x:a:1"))}, {Key: "update", Value: append(bson.D(lock.Without("x:a:1")), lock.Timed())}},
+		{{Key: "query", Value: ours("k", unheld, lock.Unawaited())}, {Key: "remove", Value: true}},
 	} {
 		_, ok := send(append(append(bson.D{{Key: "findAndModify", Value: "c"}}, command...), bson.E{Key: "$db", Value: "d"}))
 		require.True(t, ok, "not answered")
@@ -196,12 +195,12 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 			return // no client takes them
 		}
 		now := time.UnixMilli(1_767_225_600_000)
-		claim := &claim{Claim: &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
+		claim := &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}
 		tenure := lease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
-		set := claim.document(tenure).Set(fieldRev, tenure.Rev)[0].Value.(bson.D)
+		set := grant(claim, tenure).Set(fieldRev, tenure.Rev)[0].Value.(bson.D)
 		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
-		r := readRecord(raw)
-		if r.Stranger != "" || r.key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {
+		r := layout.Read(raw)
+		if r.Foreign != nil || r.Key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {
 			t.Fatalf("%q and %q came back as %+v", key, note, r)
 		}
 	})

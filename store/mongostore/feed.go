@@ -35,5 +35,5 @@ func FeedOn(coll *mongo.Collection) (store.Feed, error) {
 }
 
 func init() {
-	inside.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.Await = d }
+	inside.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.(*feed.Feed).Await = d }
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -95,11 +96,19 @@ func anew(c store.Claim) store.Claim {
 	return c
 }
 
-func (f *fixture) document(key string) record {
+func (f *fixture) document(key string) lease.Document {
 	f.t.Helper()
 	raw, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
 	require.NoError(f.t, err, "document %q", key)
-	return readRecord(raw)
+	return layout.Read(raw)
+}
+
+// end is the end of a document, which the TTL index goes by.
+func (f *fixture) end(key string) time.Time {
+	f.t.Helper()
+	raw, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
+	require.NoError(f.t, err, "document %q", key)
+	return raw.Lookup(fieldExpireAt).Time()
 }
 
 func (f *fixture) absent(key string) bool {

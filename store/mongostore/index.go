@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -76,12 +77,12 @@ func (s *Store) refuseUnfitOnce(ctx context.Context) error {
 // indexOnce makes the index at the first grant, when the collection is there. A failure
 // (missing right, conflicting index, no TTL support) is logged once and does not affect
 // the lease; at most a quarter of the lease's time is spent on it.
-func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) {
+func (s *Store) indexOnce(ctx context.Context, c *lease.Claim, g store.Grant) {
 	if s.noIndex || s.indexed.Swap(true) {
 		return
 	}
 	tries := s.indexTries.Add(1)
-	spare := c.Sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
+	spare := c.Attempt.Sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
 	within, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))
 	defer cancel()
 	err := s.EnsureIndex(within)

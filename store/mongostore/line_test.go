@@ -313,7 +313,7 @@ func TestTheEndOfADocumentCoversItsLine(t *testing.T) {
 		r := f.document("k")
 		require.NotEmpty(t, r.Line, what)
 		for _, w := range r.Line {
-			assert.WithinDuration(t, w.Seen.Add(store.PlaceFor), r.expireAt, pace.Of(10*time.Second), what) // which is known a trip before it is seen
+			assert.WithinDuration(t, w.Seen.Add(store.PlaceFor), f.end("k"), pace.Of(10*time.Second), what) // which is known a trip before it is seen
 		}
 	}
 	c := exclusiveClaim("k", pace.Of(time.Second))
@@ -356,10 +356,13 @@ func TestAFullLineOfTheLivingIsLeftAlone(t *testing.T) {
 }
 
 // told keeps the notices that a store sends by itself.
-type told []store.Notice
+type told struct {
+	store.Feed
+	all []store.Notice
+}
 
 func (t *told) Notify(_ context.Context, all ...store.Notice) error {
-	*t = append(*t, all...)
+	t.all = append(t.all, all...)
 	return nil
 }
 
@@ -371,7 +374,7 @@ func TestAWaiterIsToldWhenATwinThatHadTheKeyIsRemoved(t *testing.T) {
 	f, line := newFixtureOnLine(t)
 	other, holder := f.another(), exclusiveClaim("k", 30*time.Second)
 	f.acquire(other, holder)
-	first, sent := true, new(told)
+	first, sent := true, &told{}
 	var waiting store.Claim
 	line.Set(func(name string, c bson.Raw) (fate testserver.Fate) {
 		switch {
@@ -386,10 +389,10 @@ func TestAWaiterIsToldWhenATwinThatHadTheKeyIsRemoved(t *testing.T) {
 		}
 		return fate
 	})
-	f.store.steps.Feed = sent
+	f.store.feed = sent
 	f.held(f.store, exclusiveClaim("k", 30*time.Second))
 	require.NotEmpty(t, waiting.Place, "no twin landed: the test shows nothing")
-	assert.Equal(t, told{{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: "here", Place: waiting.Place}}, *sent)
+	assert.Equal(t, []store.Notice{{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: "here", Place: waiting.Place}}, sent.all)
 	f.acquire(other, anew(waiting))
 }
 

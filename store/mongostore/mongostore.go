@@ -1,13 +1,11 @@
 package mongostore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
@@ -20,7 +18,7 @@ import (
 // A Store keeps the holders of each key in one document of a collection. New makes one.
 type Store struct {
 	base *command.Collection
-	feed *feed.Feed
+	feed store.Feed
 
 	noIndex    bool
 	fit        atomic.Bool   // nothing was found against the collection
@@ -29,7 +27,7 @@ type Store struct {
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	steps lease.Steps[record, int64] // remembers the revision of each exclusive grant
+	steps lease.Steps
 	joins joinGates
 }
 
@@ -97,28 +95,9 @@ func open(coll *mongo.Collection, conf config) *Store {
 		logger:  conf.logger,
 	}
 	s.feed = feed.Beside(s.base)
-	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s.base}, s
-	s.steps.Sound = sound
-	s.steps.Remembers = func(c *lease.Claim, _ reply, t lease.Tenure) (rev int64) {
-		if c.Mode == store.Exclusive {
-			rev = t.Rev
-		}
-		return rev
-	}
+	s.steps.Coll, s.steps.Layout = s.base, layout
 	s.base.LogTo(conf.logger)
 	return s
-}
-
-// A reply is the image that one command answered.
-type reply = lease.Image[record]
-
-// remove deletes one document. Nothing is left of it, and nobody was in line.
-func (s *Store) remove(ctx context.Context, what lease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
-	return s.steps.Remove(ctx, what, coll, filter, func(bson.Raw) record { return record{} })
-}
-
-func (s *Store) find(ctx context.Context, key string) (reply, error) {
-	return s.steps.Find(ctx, store.Ref{Key: key})
 }
 
 func knownMode(mode store.Mode) error {
@@ -128,9 +107,3 @@ func knownMode(mode store.Mode) error {
 	}
 	return server.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
-
-func held(r store.Ref) []bson.E {
-	return append(layout{}.Named(r.ID), inMode(r.Mode), exists(fieldHolders+"."+r.ID))
-}
-
-func inMode(mode store.Mode) bson.E { return bson.E{Key: fieldMode, Value: string(mode)} }

@@ -167,6 +167,6 @@ func TestABreakThatIsRepeatedAfterARollbackHidesNoReaderThatJoinedMeanwhile(t *t
 	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
 	require.NotZero(t, swaps, "no compare-and-swap: this shows nothing")
 	require.ErrorIs(t, err, store.ErrHeld)
-	_, holds := f.document("k").Holder(joined.ID)
+	_, holds := f.document("k").Has(joined.ID)
 	assert.True(t, holds, "the reader that joined was dropped")
 }

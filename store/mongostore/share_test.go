@@ -41,7 +41,7 @@ func (f *fixture) release(r store.Ref) {
 func (f *fixture) die(r store.Ref, ago time.Duration) {
 	f.t.Helper()
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldExpireAt), Value: time.Now().Add(-ago)}}}})
+		bson.D{{Key: "$set", Value: bson.D{{Key: path(r.ID).Path(fieldExpireAt), Value: time.Now().Add(-ago)}}}})
 	require.NoError(f.t, err)
 }
 
@@ -93,7 +93,7 @@ var shareRaces = []struct {
 				other.Renew(f.ctx(), []store.Renewal{{Ref: stays.Ref, TTL: time.Minute}})
 			})
 			f.acquire(f.store, sharedClaim("k", 5*time.Second))
-			if h, ok := f.document("k").Holder(stays.ID); !did() || !ok || time.Until(h.ExpireAt) < 30*time.Second {
+			if h, ok := f.document("k").Has(stays.ID); !did() || !ok || time.Until(h.ExpireAt) < 30*time.Second {
 				return "a renewal was taken back by a join"
 			}
 			return ""
@@ -158,13 +158,13 @@ var shareRaces = []struct {
 			f.acquire(other, stays)
 			f.die(late.Ref, time.Second)
 			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
-				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, lease.Extend("", holder(late.ID), lease.Tenure{
+				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, lease.Extend("", path(late.ID), lease.Tenure{
 					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
 				}))
 				assert.NoError(f.t, err)
 			})
 			f.acquire(f.store, sharedClaim("k", time.Minute))
-			if _, ok := f.document("k").Holder(late.ID); !ok {
+			if _, ok := f.document("k").Has(late.ID); !ok {
 				return "a holder that was renewed in time is dropped"
 			}
 			return ""
@@ -189,7 +189,7 @@ var shareRaces = []struct {
 			if f.absent("k") {
 				return "the other holder went with the claim"
 			}
-			_, ok := f.document("k").Holder(c.ID)
+			_, ok := f.document("k").Has(c.ID)
 			assert.False(f.t, ok, "it is not cleaned up")
 			return ""
 		},
@@ -238,7 +238,7 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			settled, f, joined := stalledJoin(t, opts...)
 			assert.True(t, settled, "not settled, though the revision that it named is gone")
-			_, landed := f.document("k").Holder(joined.ID)
+			_, landed := f.document("k").Has(joined.ID)
 			assert.False(t, landed, "it landed: %+v", f.document("k").Holders)
 			assert.Len(t, f.document("k").Holders, 1, "it landed")
 		})
@@ -263,10 +263,10 @@ func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNoClaim(t *testing.T) {
 			assert.NoError(t, err, "it has left")
 			r := f.document("k")
 			require.Empty(t, r.Holders, "the test shows nothing: %+v", r)
-			require.True(t, r.expireAt.After(time.Now()), "the test shows nothing: %+v", r)
+			require.True(t, f.end("k").After(time.Now()), "the test shows nothing: %+v", r)
 			f.acquire(f.another(), next)
 			line.Deliver(t) // the delete, late
-			_, holds := f.document("k").Holder(next.ID)
+			_, holds := f.document("k").Has(next.ID)
 			assert.True(t, holds, "a delete that came late took the next holder along")
 		})
 	}
@@ -303,7 +303,7 @@ func TestAPlaceThatIsTakenJustBeforeTheDeleteIsKept(t *testing.T) {
 			did := meanwhile(line, isRemove, func() {
 				p := string(store.NewPlace(c.Mode, c.Limit, 1, "here")) // as a claim that dies right after it
 				_, err := f.coll.UpdateByID(f.ctx(), "k", bson.D{
-					{Key: "$push", Value: bson.D{{Key: fieldLine, Value: p}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits." + p + ".seen", Value: true}}},
+					{Key: "$push", Value: bson.D{{Key: lease.FieldLine, Value: p}}}, {Key: "$currentDate", Value: bson.D{{Key: "waits." + p + ".seen", Value: true}}},
 				})
 				assert.NoError(t, err)
 				c.Place = store.Place(p)
@@ -323,7 +323,7 @@ func TestAFullDocumentTakesNoFurtherHolder(t *testing.T) {
 	c := sharedClaim("k", time.Minute)
 	f.acquire(f.store, c)
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: of(c.ID, "padding"), Value: strings.Repeat("x", fullAt)}}}})
+		bson.D{{Key: "$set", Value: bson.D{{Key: path(c.ID).Path("padding"), Value: strings.Repeat("x", fullAt)}}}})
 	require.NoError(t, err)
 	_, err = f.store.Acquire(f.ctx(), sharedClaim("k", time.Minute))
 	assert.ErrorIs(t, err, store.ErrTooLarge)
@@ -342,7 +342,7 @@ func TestThroughARouterNoDateEndsASharer(t *testing.T) {
 	f.die(dead.Ref, time.Minute+time.Second) // rule 3 would end it behind no router
 	f.acquire(f.store, sharedClaim("k", 30*time.Second))
 	r := f.document("k")
-	_, kept := r.Holder(dead.ID)
+	_, kept := r.Has(dead.ID)
 	assert.True(t, kept, "%+v", r.Holders)
 	assert.Len(t, r.Holders, 3)
 }

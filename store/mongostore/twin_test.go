@@ -55,7 +55,7 @@ func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
 	})
 	c := exclusiveClaim("k", 30*time.Second)
 	g := f.acquire(f.store, c)
-	_, holds := f.document("k").Holder(c.ID)
+	_, holds := f.document("k").Has(c.ID)
 	assert.True(t, holds, "granted %+v, and the document has %+v", g, f.document("k").Holders)
 	assert.NotZero(t, g.Token, "granted %+v, and the document has %+v", g, f.document("k").Holders)
 }
@@ -187,7 +187,7 @@ func TestATwinSeenInTheReplyIsRemoved(t *testing.T) {
 				err := released(f.ctx(), other, holder.Ref, 0)
 				assert.NoError(t, err)
 				line.Deliver(t)
-				_, landed := f.document("k").Holder(claim.ID)
+				_, landed := f.document("k").Has(claim.ID)
 				assert.True(t, landed, "the twin did not land: the test shows nothing")
 			}}
 		}
@@ -252,7 +252,7 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 	next := exclusiveClaim("k", time.Second)
 	f.acquire(f.store, next)
 	line.Deliver(t)
-	if r := f.document("k"); len(r.Holders) != 1 || r.Holders[0].ID != next.ID || r.expireAt.After(time.Now().Add(time.Minute)) {
+	if r := f.document("k"); len(r.Holders) != 1 || r.Holders[0].ID != next.ID || f.end("k").After(time.Now().Add(time.Minute)) {
 		t.Errorf("the late renewal changed the next holder's document: %+v", r)
 	}
 }

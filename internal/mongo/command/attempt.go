@@ -18,6 +18,8 @@ import (
 // on its way. An attempt of unknown outcome keeps its session until it is settled: its clean-up
 // is that later write.
 type Attempt struct {
+	Sent server.Moment // when it began: trust counts from here
+
 	id      string
 	session *mongo.Session // nil where the server has none
 	life    time.Duration  // an attempt of unknown outcome is kept for this long after it ends
@@ -53,42 +55,37 @@ var (
 	fresh     = options.Session().SetCausalConsistency(false)
 )
 
-// begin opens the attempt of the claim with that ID. It sends nothing of the claim yet; an
-// error matches store.ErrNotApplied.
-func (c *Collection) begin(ctx context.Context, id string, ttl time.Duration) (*Attempt, error) {
-	if c.attempts.wasUndone(id) {
-		return nil, server.NotApplied(errUndone)
+// Begin opens the attempt of the claim with that ID, and returns ctx with its session. It sends
+// nothing of the claim yet; an error matches store.ErrNotApplied. End the attempt with Over.
+func (c *Collection) Begin(ctx context.Context, id string, ttl time.Duration) (context.Context, *Attempt, error) {
+	a := &Attempt{Sent: c.Clock.Now(), id: id, life: ttl + ttl/8 + time.Second}
+	c.attempts.mu.Lock()
+	old := c.attempts.pending[id]
+	c.attempts.mu.Unlock()
+	if old != nil && old.undone {
+		return nil, nil, server.NotApplied(errUndone)
 	}
-	if err := c.Sure(ctx); err != nil {
-		return nil, server.NotApplied(err)
+	err := c.Sure(ctx)
+	if err == nil && c.Kind().Sessions {
+		a.session, err = c.Soft.Database().Client().StartSession(fresh)
 	}
-	a := &Attempt{id: id, life: ttl + ttl/8 + time.Second}
-	if !c.Kind().Sessions {
-		return a, nil
-	}
-	var err error
-	a.session, err = c.Soft.Database().Client().StartSession(fresh)
 	if err != nil {
-		return nil, server.NotApplied(err)
+		return nil, nil, server.NotApplied(err)
 	}
-	return a, nil
+	return mongo.NewSessionContext(ctx, a.session), a, nil
 }
 
 // Try makes the claim with that ID in an attempt of its own: with the attempt's session in the
 // context. claim reports whether the answer, err included, is certain; otherwise Undo goes on
 // with the attempt.
 func (c *Collection) Try(ctx context.Context, id string, ttl time.Duration, claim func(context.Context, *Attempt) (certain bool, err error)) error {
-	a, err := c.begin(ctx, id, ttl)
+	ctx, a, err := c.Begin(ctx, id, ttl)
 	if err != nil {
 		return err
 	}
-	certain, err := claim(a.In(ctx), a)
+	certain, err := claim(ctx, a)
 	c.Over(a, certain)
 	return err
-}
-
-func (a *Attempt) In(ctx context.Context) context.Context {
-	return mongo.NewSessionContext(ctx, a.session)
 }
 
 // Answered records that the server answered a write of the session: from now on it refuses what
@@ -154,7 +151,7 @@ func (c *Collection) Undo(ctx context.Context, id string, cleanUp func(context.C
 	if !pending {
 		a = &Attempt{id: id, life: undoneFor, undone: true}
 	}
-	found, err := cleanUp(a.In(ctx), a)
+	found, err := cleanUp(mongo.NewSessionContext(ctx, a.session), a)
 	settled = err == nil && (found || a.undone || c.Kind().Numbers && !a.Single)
 	c.Over(a, settled && !(a.undone && !found))
 	return settled, server.Classified(err)
@@ -189,13 +186,6 @@ func (m *attempts) take(id string) (*Attempt, bool) {
 	a, ok := m.pending[id]
 	delete(m.pending, id)
 	return a, ok
-}
-
-func (m *attempts) wasUndone(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	a, ok := m.pending[id]
-	return ok && a.undone
 }
 
 // tokenEpoch is 2020-01-01: with it tokens are positive until 2088.

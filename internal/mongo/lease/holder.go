@@ -10,8 +10,9 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
-// The fields of a holder that all stores have.
+// The fields of a holder.
 const (
+	FieldID       = "id" // of a lock that is a field; otherwise it is the holder's name among the others
 	FieldOwner    = "owner"
 	FieldNote     = "note"
 	FieldSince    = "since"
@@ -25,8 +26,12 @@ const (
 	FieldWeight   = "weight" // of permits, if it is not 1
 )
 
-// The fields of a lock that all stores have.
+// The fields of a lock.
 const (
+	FieldMode    = "mode" // these three of a lock that is the document
+	FieldHolders = "holders"
+	FieldRev     = "rev"
+
 	FieldAt    = "at"
 	FieldLine  = "line"  // the places of those who wait
 	FieldWaits = "waits" // what is told of each: its owner, since when it waits, when it was last seen
@@ -88,25 +93,6 @@ func (f Fields) Lasting(t Tenure) bson.E {
 	return bson.E{Key: f.Path(FieldTTL), Value: command.Millis(t.TTL)}
 }
 
-func (c *Claim) Holder(t Tenure) bson.D {
-	holder := bson.D{
-		{Key: FieldOwner, Value: c.Owner},
-		{Key: FieldNote, Value: c.Note},
-		{Key: FieldSince, Value: command.Date(t.Since)},
-		{Key: FieldExpireAt, Value: command.Date(t.Until)},
-		{Key: FieldTTL, Value: command.Millis(t.TTL)},
-		{Key: FieldBeat, Value: t.Beat},
-		{Key: FieldEpoch, Value: t.By.Epoch},
-	}
-	if c.Yields != "" {
-		holder = append(holder, bson.E{Key: FieldYields, Value: c.Yields})
-	}
-	if c.Weight > 1 {
-		holder = append(holder, bson.E{Key: FieldWeight, Value: c.Weight})
-	}
-	return holder
-}
-
 // Extend returns the update that moves a holder's end, and its beginning unless that is zero,
 // and sets the stamp of the tenure. It never moves them back, so that a late copy does no harm.
 // If the lock has an end besides its holder's, that moves as well.
@@ -155,8 +141,8 @@ func (f Fields) Stamped() bson.E {
 	}}
 }
 
-// Read reads one field of a holder. It ignores other fields.
-func (h *Holder) Read(field string, v bson.RawValue) {
+// read reads one field of a holder. It ignores other fields.
+func (h *Holder) read(field string, v bson.RawValue) {
 	switch field {
 	case FieldOwner:
 		h.Owner, _ = v.StringValueOK()
@@ -186,8 +172,8 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 	}
 }
 
-// Complete reports whether the holder has everything that tells when it is over.
-func (h Holder) Complete() bool { return h.Beat > 0 && h.TTL > 0 && !h.ExpireAt.IsZero() }
+// complete reports whether the holder has everything that tells when it is over.
+func (h Holder) complete() bool { return h.Beat > 0 && h.TTL > 0 && !h.ExpireAt.IsZero() }
 
 // These are made once, not for every filter.
 var (

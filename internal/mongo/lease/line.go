@@ -59,10 +59,10 @@ func listed(places []store.Place) bson.A {
 	return list
 }
 
-// ReadLine reads a line, if it is one. Of a place of which nothing is told nobody knows that its
+// readLine reads a line, if it is one. Of a place of which nothing is told nobody knows that its
 // waiter lives: it is stale. A place that no path can have, or that was seen at no date since 1970, could
 // neither be named in a filter nor taken out: then the claims of all who wait would miss for ever.
-func ReadLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
+func readLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 	told, ok := waits.DocumentOK()
 	if !ok && !waits.IsZero() {
 		return nil, false
@@ -117,36 +117,37 @@ func indexOf(line []store.Waiter, p store.Place) int {
 //
 // The command of a place goes in the session of the claim's attempt: once it is answered, the
 // server refuses what the attempt sent before.
-func (s *Steps[R, X]) Stand(ctx context.Context, c *Claim) (image Image[R], err error) {
+func (c *Claim) Stand(ctx context.Context) (image Image, err error) {
 	if c.Place == "" {
-		return s.FindOne(ctx, c.Names)
+		return c.Steps.Find(ctx, c.Asks)
 	}
 	if c.InLine {
-		if image, err = s.StillWaits(ctx, c); err != nil || image.Found() {
+		if image, err = c.StillWaits(ctx); err != nil || image.Found() {
 			return image, err
 		}
 	}
-	where := bson.E{Key: s.Lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}
-	u, dates := command.Change{}.Add("$push", s.Lock.Among(c.Place)), []string{s.Lock.of(c.Place, FieldSince), s.Lock.of(c.Place, FieldSeen)}
+	lock := c.Steps.Path
+	where := bson.E{Key: lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}
+	u, dates := command.Change{}.Add("$push", lock.Among(c.Place)), []string{lock.of(c.Place, FieldSince), lock.of(c.Place, FieldSeen)}
 	if since := c.Claim.Since; !since.IsZero() { // it stands before those who came later
-		if image, err = s.FindOne(ctx, c.Names); err != nil || !image.Found() {
+		if image, err = c.Steps.Find(ctx, c.Asks); err != nil || !image.Found() {
 			return image, err
 		}
-		line := Places(image.Record.Waiters())
-		if n := c.Joins(image.Record.Waiters()); n < len(line) && !slices.Contains(line, c.Place) {
+		line := Places(image.Line)
+		if n := c.Joins(image.Line); n < len(line) && !slices.Contains(line, c.Place) {
 			where.Value = listed(line)
-			u = command.Change{}.Set(s.Lock.places(), listed(slices.Insert(line, n, c.Place)))
+			u = command.Change{}.Set(lock.places(), listed(slices.Insert(line, n, c.Place)))
 		}
-		u, dates = u.Set(s.Lock.of(c.Place, FieldSince), command.Date(since)), dates[1:]
+		u, dates = u.Set(lock.of(c.Place, FieldSince), command.Date(since)), dates[1:]
 	}
 	if c.Slow || !c.Claim.Since.IsZero() {
-		u = u.Set(s.Lock.of(c.Place, FieldSlow), true)
+		u = u.Set(lock.of(c.Place, FieldSlow), true)
 	}
-	conditions := append(slices.Clip(s.Sound), where, Lacks(s.Lock.places()+"."+strconv.Itoa(store.LineMost-1)))
-	image, err = s.step(ctx, Wait, c, conditions, u.Set(s.Lock.of(c.Place, FieldOwner), c.Owner), dates...)
+	conditions := append(c.Steps.sound(), where, Lacks(lock.places()+"."+strconv.Itoa(store.LineMost-1)))
+	image, err = c.step(ctx, Wait, conditions, u.Set(lock.of(c.Place, FieldOwner), c.Owner), dates...)
 	c.InLine = image.Found()
-	if c.InLine && image.Record.Foreign() != nil { // in a way that no filter can name: whoever mends it finds no place there
-		_, _ = s.StepOut(ctx, c.Ours, c.Place)
+	if c.InLine && image.Foreign != nil { // in a way that no filter can name: whoever mends it finds no place there
+		_, _ = c.Steps.StepOut(ctx, c.Ours, c.Place)
 	}
 	return image, err
 }
@@ -156,8 +157,8 @@ func IsA(path, kind string) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$type", Value: kind}}}
 }
 
-// Lined is the condition that the fields of the line have their types, if they are there.
-func (f Fields) Lined() bson.E {
+// lined is the condition that the fields of the line have their types, if they are there.
+func (f Fields) lined() bson.E {
 	noneOr := func(path, kind string) bson.D {
 		return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
 	}
@@ -166,88 +167,79 @@ func (f Fields) Lined() bson.E {
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image
 // shows the line.
-func (s *Steps[R, X]) StillWaits(ctx context.Context, c *Claim) (Image[R], error) {
-	image, err := s.step(ctx, Refresh, c, []bson.E{Exists(s.Lock.place(c.Place))}, command.Change{}, s.Lock.of(c.Place, FieldSeen))
+func (c *Claim) StillWaits(ctx context.Context) (Image, error) {
+	lock := c.Steps.Path
+	image, err := c.step(ctx, Refresh, []bson.E{Exists(lock.place(c.Place))}, command.Change{}, lock.of(c.Place, FieldSeen))
 	c.InLine = err == nil && image.Found()
 	return image, err
 }
 
 // step sends a command of the claim's place, with the server's time in some more fields.
-func (s *Steps[R, X]) step(ctx context.Context, what Step, c *Claim, conditions []bson.E, u command.Change, dates ...string) (Image[R], error) {
-	for _, d := range dates {
+//
+// A document that is a lock has an end besides its holders', which the TTL index heeds: for the sake
+// of its line it has to stay for some time. In the place of a stranger's value that end would hide it.
+func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u command.Change, dates ...string) (Image, error) {
+	s := c.Steps
+	for _, d := range append(dates, s.Path.Path(FieldAt)) {
 		u = u.Add("$currentDate", bson.E{Key: d, Value: true})
 	}
 	filter := append(slices.Clip(c.Ours), conditions...)
-	u = u.Add("$currentDate", bson.E{Key: s.Lock.Path(FieldAt), Value: true})
-	if end := s.awaited(c.ID); len(dates) > 0 && len(end) > 0 {
-		u = u.Add("$max", end...)
-		filter = append(filter, dated(end[0].Key)) // in the place of a stranger's value it would hide that
+	if s.Path == "" {
+		_, until := s.Coll.Now().Expiry(store.PlaceFor)
+		u = u.Add("$max", bson.E{Key: FieldExpireAt, Value: command.Date(until)})
+		filter = append(filter, bson.E{Key: FieldExpireAt, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}})
 	}
-	image, err := s.Send(ctx, what, s.Base.Soft, filter, bson.D(u), command.After)
+	image, err := s.Send(ctx, Command{Step: what, To: s.Coll.Soft, Filter: filter, Update: bson.D(u)})
 	if err == nil {
 		c.Attempt.Answered(image.Reply, false)
 	}
 	return image, err
 }
 
-func dated(field string) bson.E {
-	return bson.E{Key: field, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}}
-}
-
-// awaited is until when a document has to stay for the sake of its line, if the lock has an end
-// besides its holder's: the TTL index heeds that.
-func (s *Steps[R, X]) awaited(id string) []bson.E {
-	if s.Shape.Fields(id) == s.Lock {
-		return nil
-	}
-	_, until := s.Base.Now().Expiry(store.PlaceFor)
-	return []bson.E{{Key: s.Lock.Path(FieldExpireAt), Value: command.Date(until)}}
-}
-
 // Obstacle is Stand once the claim was refused, and finds whatever document is there: the line
 // may be full, or have the place already. A full line first loses the places that are stale.
-func (s *Steps[R, X]) Obstacle(ctx context.Context, c *Claim) (Image[R], error) {
-	image, err := s.Stand(ctx, c)
+func (c *Claim) Obstacle(ctx context.Context) (Image, error) {
+	image, err := c.Stand(ctx)
 	if err != nil || image.Found() || c.Place == "" {
 		return image, err
 	}
-	if image, err = s.FindOne(ctx, c.Names); err != nil {
+	if image, err = c.Steps.Find(ctx, c.Asks); err != nil {
 		return image, err
 	}
-	line := image.Record.Waiters()
-	c.InLine = indexOf(line, c.Place) >= 0
+	c.InLine = indexOf(image.Line, c.Place) >= 0
 	if !c.InLine {
-		if room, err := s.makeRoom(ctx, c, s.Status(c.Key, image.Record)); err != nil || !room {
+		if room, err := c.makeRoom(ctx, c.Steps.Status(c.Key, image.Document)); err != nil || !room {
 			return image, err
 		}
 	}
-	if again, err := s.Stand(ctx, c); err != nil || again.Found() {
+	if again, err := c.Stand(ctx); err != nil || again.Found() {
 		return again, err
 	}
 	return image, nil
 }
 
 // makeRoom takes the places that are stale out of a full line, and reports whether there were any.
-func (s *Steps[R, X]) makeRoom(ctx context.Context, c *Claim, seen store.Status) (bool, error) {
+func (c *Claim) makeRoom(ctx context.Context, seen store.Status) (bool, error) {
+	s := c.Steps
 	var gone []store.Place
 	filter := slices.Clip(c.Ours)
 	for _, w := range seen.Line {
 		if seen.Stale(w) {
 			gone = append(gone, w.Place)
-			filter = append(filter, s.Lock.unseen(w))
+			filter = append(filter, s.Path.unseen(w))
 		}
 	}
 	if len(seen.Line) < store.LineMost || len(gone) == 0 {
 		return false, nil
 	}
-	_, err := s.Send(ctx, StepOut, s.Base.Soft, filter, append(bson.D(s.Lock.Without(gone...)), s.Lock.Timed()), command.After)
+	_, err := s.Send(ctx, Command{Step: StepOut, To: s.Coll.Soft, Filter: filter, Update: append(bson.D(s.Path.Without(gone...)), s.Path.Timed())})
 	return true, err
 }
 
 // StepOut takes a place out of the line of the document that ours finds.
-func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image[R], error) {
-	u := command.Change{}.Add("$pull", s.Lock.Among(p)).Unset(s.Lock.place(p))
-	return s.Send(ctx, StepOut, s.Base.Soft, append(slices.Clip(ours), s.Lock.Among(p)), append(bson.D(u), s.Lock.Timed()), command.After)
+func (s *Steps) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image, error) {
+	u := command.Change{}.Add("$pull", s.Path.Among(p)).Unset(s.Path.place(p))
+	return s.Send(ctx, Command{Step: StepOut, To: s.Coll.Soft, Filter: append(slices.Clip(ours), s.Path.Among(p)), Update: append(bson.D(u), s.Path.Timed())})
 }
 
 // Pass returns what a grant to a claim whose turn it is (store.Status.Turn) has to compare, and
@@ -256,42 +248,41 @@ func (s *Steps[R, X]) StepOut(ctx context.Context, ours bson.D, p store.Place) (
 //
 // Behind other sharers a sharer may have the key too. What comes before it only vanishes, so nothing but its
 // own place is compared.
-func (s *Steps[R, X]) Pass(c *Claim, seen store.Status) (still []bson.E, out command.Change) {
-	line, at := seen.Line, indexOf(seen.Line, c.Place)
+func (c *Claim) Pass(seen store.Status) (still []bson.E, out command.Change) {
+	lock, line, at := c.Steps.Path, seen.Line, indexOf(seen.Line, c.Place)
 	switch {
 	case len(line) == 0:
-		return []bson.E{s.Lock.Unawaited()}, nil
+		return []bson.E{lock.Unawaited()}, nil
 	case at < 0 || c.Place == "":
 		at = len(line)
-		still = append(still, bson.E{Key: s.Lock.places(), Value: listed(Places(line))})
+		still = append(still, bson.E{Key: lock.places(), Value: listed(Places(line))})
 	case c.Mode != store.Exclusive:
-		still = append(still, s.Lock.Among(c.Place))
+		still = append(still, lock.Among(c.Place))
 	}
 	var gone []store.Place
 	for n, w := range line[:min(at+1, len(line))] {
 		if c.Mode == store.Exclusive && at < len(line) {
-			still = append(still, s.Lock.At(n, w.Place))
+			still = append(still, lock.At(n, w.Place))
 		}
 		if n < at && !seen.Passes(&c.Claim, w) && !seen.Stale(w) {
 			continue // shares the key
 		}
 		if n < at {
-			still = append(still, s.Lock.unseen(w))
+			still = append(still, lock.unseen(w))
 		}
 		gone = append(gone, w.Place)
 	}
-	return still, s.Lock.Without(gone...)
+	return still, lock.Without(gone...)
 }
 
-// tell says to the first in line that they may have a key which a late copy of a claim held for a
-// moment. The engine does not know of that.
-func (s *Steps[R, X]) tell(ctx context.Context, freed store.Status) {
-	var all []store.Notice
+// Offers returns the notices for the first in line that they may have a key which a late copy of a
+// claim held for a moment. The engine does not know of that.
+func Offers(freed store.Status) (all []store.Notice) {
 	line := freed.Waiting("")
 	for _, p := range line[:freed.Offered(line)] {
 		if p.Address() != "" {
 			all = append(all, store.Notice{Topic: store.TopicLocks, Key: freed.Key, Kind: store.KindOffered, To: p.Address(), Place: p})
 		}
 	}
-	_ = s.Feed.Notify(ctx, all...)
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -17,175 +18,203 @@ import (
 // errLate answers a renewal after which a newer one was applied, or another copy of itself.
 var errLate = errors.New("mongolock: the renewal's reply came too late to be one")
 
-// A renewal is one round of renewals that is under way.
-type renewal struct {
-	sent    server.Moment // when the call began: trust counts from here
-	batch   []store.Renewal
-	answers []store.Renewed
+// A Renewing is a call that gives holders a new end. It goes in rounds: a single holder is renewed
+// with an update whose reply has the server's time, many with one bulk and a hello after it. Those
+// whose new end was written by a clock far behind the server's are renewed once more at once.
+//
+// If a round's reply does not tell which holders were renewed, the store reads their documents:
+//
+//	for r.Next(ctx) {
+//		r.Read(find(ctx, r.From, r.Which))
+//	}
+type Renewing struct {
+	Answers []store.Renewed
+	Which   []int             // those of the batch that are renewed in this round
+	From    *mongo.Collection // where to read their documents
+
+	steps *Steps
+	batch []store.Renewal
+	names []bson.D      // the filters of their documents
+	sent  server.Moment // when the call began: trust counts from here
+	round int
+
+	terms      []Tenure      // of this round, as what follows
+	failed     map[int]error // the writes of a bulk that were refused
+	unanswered error         // of a bulk
+	drawn      server.Moment // when the hello after a bulk was sent, and the time that it told
+	at         time.Time
 }
 
-func (r renewal) fail(err error) {
-	for i := range r.answers {
-		r.answers[i] = store.Renewed{Err: err}
-	}
+// Renewing begins to renew holders, whose documents names finds.
+func (s *Steps) Renewing(batch []store.Renewal, names []bson.D) *Renewing {
+	return &Renewing{steps: s, batch: batch, names: names, sent: s.Coll.Clock.Now(), Answers: make([]store.Renewed, len(batch))}
 }
 
-// Renew gives holders a new end: a single one with an update whose reply has the server's time,
-// many with one bulk and a hello after it. If the new end was written by a clock far behind the
-// server's, the holder is written once more at once.
-func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	r := renewal{sent: s.Base.Clock.Now(), batch: batch, answers: make([]store.Renewed, len(batch))}
-	if len(batch) == 0 {
-		return r.answers
-	}
-	ctx = command.Bare(ctx)
-	if _, err := s.Base.Read(ctx); err != nil {
-		r.fail(server.NotApplied(err))
-		return r.answers
-	}
-	s.renew(ctx, r)
-	s.renewAgain(ctx, r)
-	for i, a := range r.answers {
-		switch {
-		case a.Err == nil:
-			s.Memory.Renewed(batch[i].ID, r.sent, r.sent.Add(a.Left))
-		case errors.Is(a.Err, store.ErrGone):
-			s.Memory.Lost(batch[i].ID)
+// Next sends the rounds that are left. It returns true if the documents have to be read first, and
+// false at the end.
+func (r *Renewing) Next(ctx context.Context) bool {
+	for ctx = command.Bare(ctx); r.begin(ctx); {
+		if len(r.Which) > 1 && r.sendMany(ctx) || len(r.Which) == 1 && r.sendOne(ctx) {
+			return true
 		}
 	}
-	return r.answers
-}
-
-// renew sends one round.
-func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
-	if len(r.batch) == 1 {
-		r.answers[0] = s.renewOne(ctx, r)
-	} else {
-		s.renewMany(ctx, r)
-	}
-}
-
-// renewAgain repeats the renewals that left too little time. A holder keeps the time that it
-// has already, unless it turns out to be gone.
-func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
-	var which []int
-	again := renewal{sent: r.sent}
-	for i, a := range r.answers {
-		if a.Err == nil && a.Left < r.batch[i].TTL/2 {
-			which, again.batch = append(which, i), append(again.batch, r.batch[i])
+	for i, a := range r.Answers {
+		if a.Err == nil {
+			r.steps.Memory.renewed(r.batch[i].ID, r.sent.Add(a.Left))
 		}
 	}
-	if len(which) == 0 {
-		return
-	}
-	_ = s.Base.Sure(ctx)
-	again.answers = make([]store.Renewed, len(which))
-	s.renew(ctx, again)
-	for i, at := range which {
-		if a := again.answers[i]; a.Err != nil && store.IsVerdict(a.Err) || a.Left > r.answers[at].Left {
-			r.answers[at] = a
+	return false
+}
+
+// begin begins a round, if there is one more. The second is of the holders to whom the first left too
+// little time.
+func (r *Renewing) begin(ctx context.Context) bool {
+	r.round++
+	r.Which, r.failed, r.unanswered = nil, nil, nil
+	for i, a := range r.Answers {
+		if r.round == 1 || r.round == 2 && a.Err == nil && a.Left < r.batch[i].TTL/2 {
+			r.Which = append(r.Which, i)
 		}
+	}
+	switch {
+	case len(r.Which) == 0:
+		return false
+	case r.round == 2:
+		_ = r.steps.Coll.Sure(ctx)
+	default:
+		if _, err := r.steps.Coll.Read(ctx); err != nil {
+			r.fail(server.NotApplied(err))
+			return false
+		}
+	}
+	r.terms = make([]Tenure, len(r.Which))
+	return true
+}
+
+// answer answers one renewal. In the second round a holder keeps the time that it has already, unless
+// it turns out to be gone.
+func (r *Renewing) answer(i int, a store.Renewed) {
+	if r.round == 1 || a.Err != nil && store.IsVerdict(a.Err) || a.Left > r.Answers[i].Left {
+		r.Answers[i] = a
 	}
 }
 
-// command returns the update that renews a holder, and neither creates nor shortens it.
-func (s *Steps[R, X]) command(r store.Renewal) (filter, update bson.D, t Tenure, err error) {
-	t = s.Base.Tenure(r.TTL)
+func (r *Renewing) fail(err error) {
+	for _, i := range r.Which {
+		r.answer(i, store.Renewed{Err: err})
+	}
+}
+
+// command returns the command of the n-th holder of the round, which neither creates nor shortens it.
+func (r *Renewing) command(n int) Command {
+	s, of := r.steps, r.batch[r.Which[n]]
+	t := s.Coll.Tenure(of.TTL)
 	t.Since = time.Time{}
-	holder := s.Shape.Fields(r.ID)
-	filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
-	return filter, Extend(s.Lock, holder, t), t, err
+	by, holder := t.By, s.Holder(of.ID)
+	by.Sure = by.Sure && !s.Trusts(of.ID)
+	r.terms[n] = t
+	return Command{
+		Step:   Renew,
+		To:     s.Coll.Durable,
+		Filter: slices.Concat(r.names[r.Which[n]], s.Alive(of.ID, by), []bson.E{holder.Before(t.Beat)}),
+		Update: Extend(s.Path, holder, t),
+		As:     command.After,
+	}
 }
 
-func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
-	r := one.batch[0]
-	filter, update, t, err := s.command(r)
-	if err != nil {
-		return store.Renewed{Err: err}
-	}
-	image, err := s.Send(ctx, Renew, s.Base.Durable, filter, update, command.After)
+// sendOne reports whether the holder has to be looked for.
+func (r *Renewing) sendOne(ctx context.Context) bool {
+	s := r.steps
+	image, err := s.Send(ctx, r.command(0))
 	switch {
 	case err != nil:
-		return store.Renewed{Err: server.Classified(err)}
+		r.fail(server.Classified(err))
 	case !image.Found():
-		return store.Renewed{Err: s.refused(ctx, r.Ref, t.Beat)}
+		r.From = s.Coll.Soft
+		return true
+	case image.At.IsZero():
+		r.fail(server.ErrNoTrace)
+	default:
+		r.answer(r.Which[0], store.Renewed{Left: s.left(r.terms[0], r.sent, image.Sent, image.At), Line: Places(image.Line)})
+		s.Coll.Refresh(ctx)
 	}
-	at, _ := image.Record.Drawn()
-	if at.IsZero() {
-		return store.Renewed{Err: server.ErrNoTrace}
-	}
-	left := s.left(t, one.sent, image.Sent, at)
-	s.Base.Refresh(ctx)
-	return store.Renewed{Left: left, Line: Places(image.Record.Waiters())}
+	return false
 }
 
-// refused tells why a renewal found no such holder. If the holder is there and its beat is
-// later than this renewal's, a newer renewal was applied, or another copy of this one: the
-// reply is late.
-func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) error {
-	image, err := s.Find(ctx, r)
-	if err != nil {
-		return server.NotApplied(err)
-	}
-	if h, ok := image.Record.Holder(r.ID); ok && image.Record.Foreign() == nil && h.Beat >= beat && !h.IsBroken && !h.Released {
-		return errLate
-	}
-	return Why(image, r.ID)
-}
-
-// renewMany renews by a bulk, and asks for the server's time by a hello, unless no date counts. If
-// some renewals found no holder, a find tells which.
+// sendMany renews by a bulk, and asks for the server's time by a hello, unless no date counts. It
+// reports whether some renewals may have found no holder.
 //
 // One document that is blocked, by an open transaction, holds up the whole bulk, but the renewals
 // before it were applied. So after a bulk that was not answered those count that a majority has, as
 // an answer to the bulk would say. For the others the error of the bulk stands.
-func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
-	models, terms, refs := make([]mongo.WriteModel, len(r.batch)), make([]Tenure, len(r.batch)), make([]store.Ref, len(r.batch))
-	for i, one := range r.batch {
-		filter, update, t, err := s.command(one)
-		if err != nil {
-			r.fail(err)
-			return
-		}
-		models[i], terms[i], refs[i] = s.Model(Renew, filter, update), t, one.Ref
+func (r *Renewing) sendMany(ctx context.Context) bool {
+	coll, models := r.steps.Coll, make([]mongo.WriteModel, len(r.Which))
+	for n := range models {
+		models[n] = r.steps.model(r.command(n))
 	}
 	within, cancel := partOf(ctx)
-	drawn := s.Base.Clock.Now()
-	matched, failed, err := s.Base.Bulk(within, models)
+	r.drawn = coll.Clock.Now()
+	matched, failed, err := coll.Bulk(within, models)
 	cancel()
-	coll, unanswered := s.Base.Soft, server.Classified(err)
+	r.From, r.failed, r.unanswered = coll.Soft, failed, server.Classified(err)
 	if err != nil {
-		if coll = s.Base.Committed; server.ClassOf(err) != server.Unknown {
-			r.fail(unanswered)
-			return
+		if r.From = coll.Committed; server.ClassOf(err) != server.Unknown {
+			r.fail(r.unanswered)
+			return false
 		}
 	}
-	var images []Image[R]
-	var at time.Time
-	if err = nil; !s.Base.ManyClocks() {
-		at, drawn, err = s.Base.Hello(ctx)
+	if err = nil; !coll.ManyClocks() {
+		r.at, r.drawn, err = coll.Hello(ctx)
 	}
-	if err == nil && (unanswered != nil || matched+len(failed) < len(r.batch)) {
-		images, err = s.FindMany(ctx, coll, refs)
+	switch {
+	case err != nil:
+		r.fail(cmp.Or(r.unanswered, err))
+	case r.unanswered != nil || matched+len(failed) < len(r.Which):
+		return true
+	default:
+		r.settle(nil)
 	}
-	if err != nil {
-		r.fail(cmp.Or(unanswered, err))
-		return
+	return false
+}
+
+// model returns a command as one of a bulk.
+func (s *Steps) model(c Command) mongo.WriteModel {
+	return &mongo.UpdateOneModel{Filter: command.ByID(c.Filter), Update: c.Update}
+}
+
+// Read answers the renewals of the round by their documents, in their order.
+func (r *Renewing) Read(images []Image, err error) {
+	switch {
+	case err == nil:
+		r.settle(images)
+	case len(r.Which) == 1:
+		r.fail(server.NotApplied(err))
+	default:
+		r.fail(cmp.Or(r.unanswered, err))
 	}
-	for i, one := range r.batch {
-		if r.answers[i].Err = failed[i]; failed[i] != nil {
-			continue
-		}
-		var line []store.Place
-		if images != nil {
-			seen := images[i].Record
-			if h, holds := seen.Holder(one.ID); !holds || h.IsBroken || h.Released || h.Beat < terms[i].Beat {
-				r.answers[i].Err = cmp.Or(unanswered, Why(images[i], one.ID))
-				continue
+}
+
+// settle answers the renewals of a bulk, and a single one that found no such holder. If a single holder
+// is there and its beat is later than this renewal's, a newer renewal was applied, or another copy of
+// this one: the reply is late.
+func (r *Renewing) settle(images []Image) {
+	for n, i := range r.Which {
+		a, id := store.Renewed{Err: r.failed[n]}, r.batch[i].ID
+		if images != nil && a.Err == nil {
+			h, holds := images[n].Has(id)
+			switch {
+			case !holds || h.IsBroken || h.Released || h.Beat < r.terms[n].Beat:
+				a.Err = cmp.Or(r.unanswered, images[n].Why(id))
+			case len(r.Which) == 1:
+				a.Err = errLate
+			default:
+				a.Line = Places(images[n].Line)
 			}
-			line = Places(seen.Waiters())
 		}
-		r.answers[i] = store.Renewed{Left: s.left(terms[i], r.sent, drawn, at), Line: line}
+		if a.Err == nil {
+			a.Left = r.steps.left(r.terms[n], r.sent, r.drawn, r.at)
+		}
+		r.answer(i, a)
 	}
 }
 

@@ -1,17 +1,19 @@
-// Package lease has the steps of a store of leases on MongoDB that do not depend on the
-// layout of its documents. It serves store/mongostore, which keeps a document for each key, and
-// package doclock, which keeps a lock inside a document of the application. The protocol is
-// that of docs/internals/design.md §4.
+// Package lease has the steps of a lease in a document of MongoDB. It serves store/mongostore, which
+// keeps a document for each key, and package doclock, which keeps a lock inside a document of the
+// application. The protocol is that of docs/internals/design.md §4.
 //
-// It is a library of verbs. Each store has commands of its own, and says which one comes next;
-// this package says what an answer means.
+// A store says how its documents look ([Layout]), makes the commands of its own, and says which one
+// comes next. This package sends them, says what an answer means, and has the commands that are
+// alike in both: those of the line, renewals, and the second look at a grant.
 package lease
 
 import (
+	"cmp"
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
@@ -41,73 +43,86 @@ const (
 	Break    Step = "break"
 )
 
-// claims reports whether the command may make a claim the holder, or find that it is.
-func (s Step) claims() bool {
-	switch s {
-	case Acquire, TakeOver, Offer, Join, HandOver, Confirm:
-		return true
+// A Command is one command about one document, as a value.
+type Command struct {
+	Step   Step
+	To     *mongo.Collection // one of those of the store's command.Collection, with its write concern
+	Filter bson.D
+	Update bson.D                                  // nil: the document is deleted
+	As     *options.FindOneAndUpdateOptionsBuilder // nil: command.After
+	Grants string                                  // the ID of the claim that it may make the holder: of the image no more is read than a grant needs
+}
+
+// Steps are the steps of the leases in one collection.
+type Steps struct {
+	Layout
+	Coll   *command.Collection
+	Only   any // the projection of each reply but that to a claim; nil: all of the document
+	Memory Memory
+}
+
+// An Image is what one command answered about one document.
+type Image struct {
+	command.Reply
+	Document // the zero value if nothing was found
+}
+
+// Send sends a command. If the after-image has the server's time, that counts as a sample. The image of
+// what was deleted has no holders, and no line if a lock was deleted as a document: then none was in it.
+func (s *Steps) Send(ctx context.Context, c Command) (Image, error) {
+	if c.Update == nil {
+		r, err := s.Coll.Remove(ctx, c.To, c.Filter, options.FindOneAndDelete().SetProjection(s.Only))
+		image := Image{Reply: r}
+		if s.Path != "" {
+			image.Document = s.Read(r.Image)
+			image.Holders = nil
+		}
+		return image, err
 	}
-	return false
-}
-
-// A Shape says how a store keeps a lock in a document.
-type Shape[R Record] interface {
-	// Name returns the filter of the document that r is about, whichever holder it has.
-	Name(r store.Ref) (bson.D, error)
-	// Fields returns the path of a holder's fields, if the document is a lock of this library
-	// and they are that holder's, which Named makes sure of.
-	Fields(id string) Fields
-	Named(id string) []bson.E
-	// Holds is the condition that the lock has the holder, expired or not.
-	Holds(id string) []bson.E
-	// Read reads a document of any shape.
-	Read(document bson.Raw) R
-	// FindMany reads the documents of some refs, in their order, under the read concern of
-	// coll.
-	FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]Image[R], error)
-}
-
-// Steps are the steps of one store. X is what the store remembers of a lease in addition.
-type Steps[R Record, X any] struct {
-	Base   *command.Collection
-	Shape  Shape[R]
-	Lock   Fields   // where the fields of the lock itself are: its line, the server's time
-	Sound  []bson.E // the condition that the fields of a lock have their types
-	Only   bson.D   // the projection of the reply to every command but a claim; nil: all of the document
-	Memory Memory[X]
-	Feed   interface {
-		Notify(ctx context.Context, all ...store.Notice) error
+	as := []options.Lister[options.FindOneAndUpdateOptions]{cmp.Or(c.As, command.After)}
+	if s.Only != nil && c.Grants == "" {
+		as = append(as, options.FindOneAndUpdate().SetProjection(s.Only))
 	}
-
-	// Remembers returns what the store remembers of a grant.
-	Remembers func(c *Claim, image Image[R], t Tenure) X
+	r, err := s.Coll.Modify(ctx, c.To, c.Filter, c.Update, as...)
+	image := Image{Reply: r}
+	switch {
+	case r.Image == nil:
+	case c.Grants != "":
+		image.Document = s.readGrant(r.Image, c.Grants)
+	default:
+		image.Document = s.Read(r.Image)
+	}
+	if c.As != command.Before {
+		s.Coll.Timed(image.At, r.Sent)
+	}
+	return image, err
 }
 
-// A Claim is one claim that is under way through the commands of its attempt.
-type Claim struct {
-	store.Claim
-	Attempt *command.Attempt
-	Sent    server.Moment // when the call began: trust counts from here
-	Names   bson.D        // the filter of the document, whoever made it
-	Ours    bson.D        // and if it is a lock of this library
-
-	// CleanUp removes the claim by its ID, in the attempt's session. It returns the key as that
-	// left it, or nothing if the claim was not there.
-	CleanUp func(context.Context) (store.Status, error)
-
-	// Got, if set, is called with the document as a grant left it.
-	Got func(document bson.Raw)
+// Find reads a document that a filter matches.
+func (s *Steps) Find(ctx context.Context, filter bson.D) (Image, error) {
+	r, err := s.Coll.Find(ctx, filter, options.FindOne().SetProjection(s.Only))
+	return Image{r, s.Read(r.Image)}, err
 }
 
-// A Tenure is what a claim or a renewal writes.
-type Tenure = server.Tenure
+// Alive is the condition that the holder is there and can be renewed, handed over and saved under;
+// see Fields.Alive.
+func (s *Steps) Alive(id string, by server.Bearing) []bson.E {
+	return append(s.Named(id), s.Holder(id).Alive(by)...)
+}
 
-// Try makes a claim in an attempt of its own, with the attempt's session in the context.
-func (s *Steps[R, X]) Try(ctx context.Context, c store.Claim, claim func(context.Context, *Claim) (store.Grant, error)) (g store.Grant, err error) {
-	sent := s.Base.Clock.Now()
-	err = s.Base.Try(ctx, c.ID, c.TTL, func(ctx context.Context, a *command.Attempt) (certain bool, err error) {
-		g, err = claim(ctx, &Claim{Claim: c, Attempt: a, Sent: sent})
-		return err == nil || store.IsCertain(err), err
-	})
-	return g, err
+// Trusts reports whether a lease may still be trusted. Then it has not run out, and a command need
+// not ask: SecantusDB answers a filter with an $or by reading the whole collection.
+func (s *Steps) Trusts(id string) bool {
+	l, ok := s.Memory.Of(id)
+	return ok && s.Coll.Clock.Now() < l.Until
+}
+
+// Status returns what people are shown of a document, including when it will be known which of
+// its holders are over.
+func (s *Steps) Status(key string, d Document) store.Status {
+	status := d.Status(key, s.Coll.Present())
+	for i, h := range d.Holders {
+		status.Holders[i].KnownBy = s.Coll.KnownBy(key, h.State(), status.Now)
+	}
+	return status
 }

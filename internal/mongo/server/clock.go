@@ -61,24 +61,22 @@ func NewClock(now func() Moment) *Clock { return &Clock{now: now} }
 
 func (c *Clock) Now() Moment { return c.now() }
 
-// Observe takes a sample: a server time drawn for a command that was sent at sent and is
-// answered now. The newest sample replaces the old one, because the server's clock may have
-// been stepped in between.
-func (c *Clock) Observe(server time.Time, sent Moment) {
-	c.observe(sample{server: server, sent: sent, got: c.now(), judges: true})
-}
-
-// ObserveForWriting takes a sample of another machine's clock than that of the one that keeps
-// the documents, as a mongos tells it. It is good enough to write an expiry with, because no
-// deadline rests on that. It never judges whether a holder is over, and it never replaces a
-// sample of the machine that keeps the documents.
-func (c *Clock) ObserveForWriting(server time.Time, sent Moment) {
+// Observe takes a sample: a server time drawn for a command that was sent at sent and is answered now.
+// The newest sample replaces the old one, because the server's clock may have been stepped in between.
+//
+// A sample that does not judge is of another machine's clock than that of the one that keeps the
+// documents, as a mongos tells it. It is good enough to write an expiry with, because no deadline rests
+// on that. It never judges whether a holder is over, and it never replaces one that does.
+func (c *Clock) Observe(server time.Time, sent Moment, judges bool) {
+	s := sample{server: server, sent: sent, got: c.now(), judges: judges}
 	c.mu.Lock()
-	judged := c.known && c.last.judges
-	c.mu.Unlock()
-	if !judged {
-		c.observe(sample{server: server, sent: sent, got: c.now()})
+	defer c.mu.Unlock()
+	// Of two commands under way at once it is not known which server time was drawn later. The
+	// one sent later is staler by at most the other's round trip.
+	if c.known && c.last.judges && (!judges || s.sent < c.last.sent) {
+		return
 	}
+	c.last, c.known = s, true
 }
 
 // Surprised reports whether a server time that was drawn for a command sent at sent, and is
@@ -93,17 +91,6 @@ func (c *Clock) Surprised(server time.Time, sent Moment, by time.Duration) bool 
 // rival's clock, for the trust of the holder to be over by the holder's clock: the TTL, and the
 // drift of both.
 func Still(ttl time.Duration) time.Duration { return ttl + 2*grown(ttl) + Tick }
-
-func (c *Clock) observe(s sample) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// Of two commands under way at once it is not known which server time was drawn later. The
-	// one sent later is staler by at most the other's round trip.
-	if c.known && c.last.judges && s.sent < c.last.sent {
-		return
-	}
-	c.last, c.known = s, true
-}
 
 // A Reading is the server's clock at one local moment.
 type Reading struct {

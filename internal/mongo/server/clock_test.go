@@ -60,7 +60,7 @@ func (w *world) tell(c *Clock, trip time.Duration) {
 	w.pass(w.some(trip))
 	told := w.server.Truncate(Tick)
 	w.pass(w.some(trip))
-	c.Observe(told, sent)
+	c.Observe(told, sent, true)
 }
 
 const seeds = 5000
@@ -133,7 +133,7 @@ func (w *world) claim(c *Clock, ttl time.Duration, left func(sent Moment, until,
 	told := w.server.Truncate(Tick)
 	d := left(sent, until, told, r)
 	w.pass(w.some(ttl))
-	c.Observe(told, sent)
+	c.Observe(told, sent, true)
 	return sent.Add(d), until
 }
 
@@ -263,7 +263,7 @@ func TestExpiryIsRoundedUpAndDriftAddsLittle(t *testing.T) {
 	} {
 		var local Moment
 		c := NewClock(func() Moment { return local })
-		c.Observe(at, 0)
+		c.Observe(at, 0, true)
 		local = local.Add(age)
 		r, _ := c.Read()
 		const ttl = 2 * time.Second
@@ -280,7 +280,7 @@ func TestExpiryIsRoundedUpAndDriftAddsLittle(t *testing.T) {
 func TestAnOldSampleJudgesAsIfNoTimeHadPassed(t *testing.T) {
 	var local Moment
 	c := NewClock(func() Moment { return local })
-	c.Observe(epoch, 0)
+	c.Observe(epoch, 0, true)
 	local = Moment(Fresh)
 	r, _ := c.Read()
 	assert.True(t, r.Fresh)
@@ -294,14 +294,14 @@ func TestAnOldSampleJudgesAsIfNoTimeHadPassed(t *testing.T) {
 func TestAnotherMachinesClockWritesExpiriesButJudgesNoHolder(t *testing.T) {
 	var local Moment
 	c := NewClock(func() Moment { return local })
-	c.ObserveForWriting(epoch.Add(time.Hour), 0)
+	c.Observe(epoch.Add(time.Hour), 0, false)
 	r, known := c.Read()
 	require.True(t, known)
 	assert.Zero(t, r.Earliest, "a router's clock judges")
 	assert.False(t, r.Fresh, "a router's clock judges")
 	assert.False(t, r.Latest.Before(epoch.Add(time.Hour)), "a router's clock does not write: %v", r.Latest)
-	c.Observe(epoch, 0)
-	c.ObserveForWriting(epoch.Add(time.Hour), 0)
+	c.Observe(epoch, 0, true)
+	c.Observe(epoch.Add(time.Hour), 0, false)
 	r, _ = c.Read()
 	assert.Equal(t, epoch, r.Earliest, "a router's clock replaced that of the machine with the documents")
 }
@@ -309,12 +309,12 @@ func TestAnotherMachinesClockWritesExpiriesButJudgesNoHolder(t *testing.T) {
 func TestTheNewestSampleReplacesTheOldOne(t *testing.T) {
 	local := Moment(time.Second)
 	c := NewClock(func() Moment { return local })
-	c.Observe(epoch.Add(time.Hour), local)
+	c.Observe(epoch.Add(time.Hour), local, true)
 	local = local.Add(time.Second)
-	c.Observe(epoch, local) // the server's clock was set back
+	c.Observe(epoch, local, true) // the server's clock was set back
 	r, _ := c.Read()
 	assert.False(t, r.Latest.After(epoch.Add(time.Second)), "still by the old sample: %v", r.Latest)
-	c.Observe(epoch.Add(time.Minute), local.Add(-time.Second)) // an older command's late reply
+	c.Observe(epoch.Add(time.Minute), local.Add(-time.Second), true) // an older command's late reply
 	r, _ = c.Read()
 	assert.False(t, r.Latest.After(epoch.Add(time.Second)), "by the late reply: %v", r.Latest)
 }

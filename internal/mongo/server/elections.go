@@ -95,7 +95,7 @@ func (e *epochs) heard(a answer, jumped bool) (sure, stepped bool) {
 	case e.id != a.epoch:
 		e.minded = 0
 	}
-	e.clock.Observe(a.server, a.sent)
+	e.clock.Observe(a.server, a.sent, true)
 	e.id, e.known, e.elections, e.asked = a.epoch, a.known, a.elections, a.sent
 	e.doubt, e.stepped = false, false
 	return e.sure(now), stepped

@@ -102,15 +102,14 @@ func (s *Server) Known() (r Reading, known bool) {
 
 // Sure is Read after a new hello, if there may have been an election since the last one.
 func (s *Server) Sure(ctx context.Context) error {
-	_, known := s.Known()
-	switch {
-	case known && s.Kind().Router:
+	switch kind := s.kind.Load(); {
+	case kind == nil:
+		return s.greet(ctx)
+	case kind.Router:
 		if s.Clock.Now().Sub(Moment(s.shardingSeen.Load())) < shardingAged {
 			return nil
 		}
 		return s.checkSharding(ctx)
-	case !known:
-		return s.greet(ctx)
 	case !s.epochs.due():
 		return nil
 	}
@@ -202,7 +201,7 @@ func (s *Server) Timed(at time.Time, sent Moment) {
 	if !s.Kind().Router && s.Clock.Surprised(at, sent, stepSeen) {
 		s.epochs.suspect(true)
 	}
-	s.Clock.Observe(at, sent)
+	s.Clock.Observe(at, sent, true)
 }
 
 // Troubled records that a command failed, or was slow: there may have been an election.
@@ -241,10 +240,10 @@ func (s *Server) ask(ctx context.Context) (a answer, err error) {
 	}
 	kind := KindOf(reply)
 	if kind.Router {
-		s.Clock.ObserveForWriting(a.server, a.sent)
+		s.Clock.Observe(a.server, a.sent, false)
 	} else {
 		jumped := s.Clock.Surprised(a.server, a.sent, stepSeen)
-		s.Clock.Observe(a.server, a.sent)
+		s.Clock.Observe(a.server, a.sent, true)
 		a.epoch, a.elections, a.known = epochOf(reply)
 		var stepped bool
 		a.sure, stepped = s.epochs.heard(a, jumped)
@@ -303,7 +302,7 @@ var ErrNoTrace = errors.New("mongolock: the server's reply to a claim does not c
 // Tenure returns what is written now for a holder that is to last ttl.
 func (s *Server) Tenure(ttl time.Duration) Tenure {
 	by := s.Bearing()
-	t := Tenure{TTL: ttl, Beat: s.Beat(), By: by}
+	t := Tenure{TTL: ttl, Beat: beats.Add(1), By: by}
 	t.Since, t.Until = by.Expiry(ttl)
 	return t
 }
