@@ -67,8 +67,6 @@ func (h *health) gotNone() {
 // nextAllowed returns when the next probe may be sent.
 func (h *health) nextAllowed() moment { return h.paid.Add(-(probesAtOnce - 1) * probeEvery) }
 
-func (h *health) sentProbe(now moment) { h.paid = max(h.paid, now).Add(probeEvery) }
-
 // A pace is the time that the store has lately taken for each item of a bulk. If the store
 // does not answer a bulk in time, its items lose an attempt, and the store did that work for
 // nothing.

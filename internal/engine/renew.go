@@ -211,14 +211,9 @@ func (c *core) renewNow(h *Hold, a *Asker) {
 		h.wants = append(h.wants, a)
 	}
 	if h.renewing == nil {
-		c.renewFor(h)
+		call := c.renew([]*Hold{h})
+		call.asked, h.wants = h.wants, nil
 	}
-}
-
-// renewFor sends the renewal that askers wait for.
-func (c *core) renewFor(h *Hold) {
-	call := c.renew([]*Hold{h})
-	call.asked, h.wants = h.wants, nil
 }
 
 // renewed takes in the answers to a renewal. One after the deadline does not move that: the holder was told that the
@@ -257,7 +252,7 @@ func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool
 	held := h.err == nil && !h.term.over(c.now)
 	switch {
 	case answer.Err != nil, held && call.Sent < h.term.renewed:
-		h.term.mayBeProlonged(c.now)
+		h.term.expiry = c.now.Add(withDrift(h.term.ttl)) // it may have been applied
 	case held:
 		due := h.term.prolonged(call.Sent, c.now, answer.Left)
 		if !h.Terms.NoRenewal {
@@ -268,7 +263,11 @@ func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool
 		}
 	default:
 		h.term.late(c.now)
-		c.tooLate(h, c.now.Sub(call.Sent))
+		if !c.toldSlow && errors.Is(h.err, ErrNotRenewed) {
+			c.toldSlow = true
+			took := c.now.Sub(call.Sent)
+			c.say(slog.LevelWarn, "mongolock: a renewal was granted when its lease was over: the TTL is too short for this store", "lease", h, "took", took, "ttl", h.Terms.TTL, "enough", max(4*took, 2*h.Terms.TTL).Round(time.Second))
+		}
 	}
 	if cause := verdict(answer.Err); cause != nil {
 		c.end(h, cause)
@@ -297,7 +296,7 @@ func (c *core) goOnAfter(call *Call, failed []*Hold, err error) {
 		switch {
 		case len(h.wants) == 0:
 		case h.err == nil:
-			c.renewFor(h) // there is no repetition before
+			c.renewNow(h, nil) // there is no repetition before
 		default:
 			c.answerAll(h, h.wants, h.err)
 			h.wants = nil
@@ -309,16 +308,6 @@ func (c *core) goOnAfter(call *Call, failed []*Hold, err error) {
 			c.goOn(g, g.soon)
 		}
 	}
-}
-
-// tooLate says, once for a client, that a renewal was granted when the lease was over, and with which TTL it would not
-// have been.
-func (c *core) tooLate(h *Hold, took time.Duration) {
-	if c.toldSlow || !errors.Is(h.err, ErrNotRenewed) {
-		return
-	}
-	c.toldSlow = true
-	c.say(slog.LevelWarn, "mongolock: a renewal was granted when its lease was over: the TTL is too short for this store", "lease", h, "took", took, "ttl", h.Terms.TTL, "enough", max(4*took, 2*h.Terms.TTL).Round(time.Second))
 }
 
 // answerAll answers those who wait for a renewal of a hold.
@@ -408,7 +397,7 @@ func (c *core) part(g *group) (part []*Hold) {
 		most = 1
 	}
 	if !c.answering() {
-		c.health.sentProbe(c.now)
+		c.health.paid = max(c.health.paid, c.now).Add(probeEvery)
 		pause := min(c.pauseOf(g.ready.items), c.pauseOf(g.failed.items))
 		g.probe = c.now.Add(max(pause, min(2*pause, probeEvery))) // a short TTL has probes until its end
 	}

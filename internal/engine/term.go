@@ -45,20 +45,14 @@ func (t *term) prolonged(sent, now moment, left time.Duration) (due moment) {
 // one before had not failed.
 func (t *term) failed(now moment) (first bool) {
 	first = !t.failing
-	t.mayBeProlonged(now)
+	t.late(now)
 	t.failing = true
 	return first
 }
 
 // late records an answer that came when the deadline had passed. It does not move it: the holder was told
 // that the term is over, or is about to be.
-func (t *term) late(now moment) {
-	t.mayBeProlonged(now)
-	t.failing = false
-}
-
-// mayBeProlonged records that the store may have applied a renewal up to now.
-func (t *term) mayBeProlonged(now moment) { t.expiry = now.Add(withDrift(t.ttl)) }
+func (t *term) late(now moment) { t.expiry, t.failing = now.Add(withDrift(t.ttl)), false }
 
 // due is a third of the TTL after the last renewal was sent, so that slow answers do not add up, or when
 // half of the time is over for which the term may be trusted, if that is sooner. It is sooner with a large

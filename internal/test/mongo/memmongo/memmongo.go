@@ -146,7 +146,7 @@ func (s *Server) serve(conn net.Conn, over <-chan struct{}) {
 		if err != nil {
 			return
 		}
-		time.Sleep(time.Duration(s.slow.Load())) // virtual, in a bubble
+		time.Sleep(time.Duration(s.slow.Load())) //nolint:forbidigo // virtual time: the server is at work
 		reply, err := s.answer(message, over)
 		if err != nil {
 			return
