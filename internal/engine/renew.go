@@ -272,7 +272,9 @@ func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool
 	if cause := verdict(answer.Err); cause != nil {
 		c.end(h, cause)
 	}
-	c.answerAll(h, call.asked, cmp.Or(h.err, answer.Err))
+	if len(call.asked) > 0 {
+		c.answerAll(h, call.asked, cmp.Or(h.err, answer.Err))
+	}
 	return h.err == nil && held && answer.Err != nil && !h.Terms.NoRenewal
 }
 
@@ -302,7 +304,9 @@ func (c *core) goOnAfter(call *Call, failed []*Hold, err error) {
 			h.wants = nil
 		}
 	}
-	c.repeatAll(failed, call)
+	if len(failed) > 0 {
+		c.repeatAll(failed, call)
+	}
 	for _, g := range c.made {
 		if g.bulk == call {
 			c.goOn(g, g.soon)
@@ -339,9 +343,6 @@ func (c *core) renewAgain() {
 // repeatAll plans the renewals of holds that failed in a call. A quick refusal is repeated after a pause, a call that
 // took its time at once.
 func (c *core) repeatAll(failed []*Hold, call *Call) {
-	if len(failed) == 0 {
-		return
-	}
 	due := max(call.Sent.Add(backoff.Jitter(c.pauseOf(failed))), c.now)
 	for _, h := range failed {
 		most := h.most
