@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,13 +17,11 @@ import (
 // pkg names this package to observers.
 const pkg = "leader"
 
-// Topic is the topic of the notices that leaders send. Their key is the candidates' key.
-const Topic = "leaders"
-
-// The kinds of those notices.
+// The notices that leaders send. Their key is the candidates' key.
 const (
-	KindElected  = "elected"
-	KindResigned = "resigned"
+	topic        = "leaders"
+	kindElected  = "elected"
+	kindResigned = "resigned"
 )
 
 var (
@@ -60,8 +59,8 @@ type Func func(ctx context.Context, term Term) error
 
 // Run makes a Candidate with [New] and calls its Run, for a program that asks nothing
 // of the Candidate meanwhile.
-func Run(ctx context.Context, l mongolock.Locker, key string, fn Func, opts ...Option) error {
-	c, err := New(l, key, opts...)
+func Run(ctx context.Context, client *mongolock.Client, key string, fn Func, opts ...Option) error {
+	c, err := New(client, key, opts...)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func Run(ctx context.Context, l mongolock.Locker, key string, fn Func, opts ...O
 // safe for concurrent use.
 type Candidate struct {
 	config
-	locker   mongolock.Locker
+	client   *mongolock.Client
 	key      string
 	observer mongolock.Observer // the client's
 
@@ -87,28 +86,30 @@ type Candidate struct {
 }
 
 // New makes a Candidate. It sends nothing yet. All options are checked together.
-func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
+func New(client *mongolock.Client, key string, opts ...Option) (*Candidate, error) {
 	switch {
-	case l == nil:
-		return nil, errors.New("leader: New: the locker is nil")
+	case client == nil:
+		return nil, errors.New("leader: New: the client is nil")
 	case key == "":
 		return nil, errors.New("leader: New: the key is empty")
 	}
-	conf, err := newConfig(l, key, opts)
+	conf, err := newConfig(client, key, opts)
 	if err != nil {
 		return nil, err
 	}
-	observer, _ := inside.Observer(l).(mongolock.Observer)
-	return &Candidate{config: conf, locker: l, key: key, observer: observer, preferred: preferred{key: preferredKey(key)}}, nil
+	observer, _ := inside.Observer(client).(mongolock.Observer)
+	return &Candidate{config: conf, client: client, key: key, observer: observer, preferred: preferred{key: preferredKey(key)}}, nil
 }
 
 // Run waits until this process leads, and calls fn. It repeats both whenever the term was lost
-// or resigned; an error of fn that has another reason is then logged. When ctx ends it waits for
-// fn, and returns nil. If fn returns while this process leads, Run returns fn's error: the
-// process has given up for good.
+// or resigned; an error of fn that has another reason is then logged. If fn returns while this
+// process leads, Run returns fn's error: the process has given up for good. When ctx ends Run waits
+// for fn, and returns nil, or an error of fn that is not about that end: its last batch was not
+// written, say.
 //
-// Run waits for a database that is out of reach. It returns errors that will not pass:
-// mongolock.ErrForeign, ErrModeMismatch, ErrClosed and ErrDisconnected.
+// Run waits for as long as it takes, also for a database that is out of reach: MaxWait of the client does
+// not apply. It returns errors that will not pass: mongolock.ErrForeign, ErrModeMismatch, ErrClosed and
+// ErrDisconnected.
 func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	if fn == nil {
 		return errors.New("leader: Run: fn is nil")
@@ -138,7 +139,7 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil
-		case !passing(err):
+		case lasting(err):
 			return fmt.Errorf("leader: %q: %w", c.key, err)
 		default:
 			c.logger.Warn("leader: acquiring the key failed, trying again", "key", c.key, "error", err)
@@ -159,16 +160,10 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	}
 }
 
-// passing reports whether an error may be gone the next time.
-func passing(err error) bool {
-	for _, lasting := range []error{mongolock.ErrForeign, mongolock.ErrModeMismatch, mongolock.ErrClosed, mongolock.ErrDisconnected} {
-		if errors.Is(err, lasting) {
-			return false
-		}
-	}
-	// A wrong option of a Locker that is not a client is an error without a store's error in
-	// it.
-	return errors.Is(err, errHidden) || errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied) || errors.Is(err, mongolock.ErrHeld)
+// lasting reports whether an error will be there the next time, too.
+func lasting(err error) bool {
+	return slices.ContainsFunc([]error{mongolock.ErrForeign, mongolock.ErrModeMismatch, mongolock.ErrClosed, mongolock.ErrDisconnected},
+		func(lasting error) bool { return errors.Is(err, lasting) })
 }
 
 // serve runs fn for one term. again reports that the term ended before fn gave up by itself.
@@ -210,13 +205,13 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		c.mu.Unlock()
 		c.release(lease)
 		close(over)
-		notices.Go(func() { c.announce(KindResigned) })
+		notices.Go(func() { c.announce(kindResigned) })
 		notices.Wait()
 		if again && errors.Is(context.Cause(parent), ErrResigned) {
 			backoff.Sleep(ctx, standAside)
 		}
 	}()
-	notices.Go(func() { c.announce(KindElected) })
+	notices.Go(func() { c.announce(kindElected) })
 	err = c.lead(parent, lease, fn)
 	switch {
 	case ctx.Err() != nil:
@@ -277,13 +272,13 @@ func (c *Candidate) lead(parent context.Context, lease *mongolock.Lease, fn Func
 
 // announce sends a notice to the watchers.
 func (c *Candidate) announce(kind string) {
-	feed := feedOf(c.locker)
+	feed := c.client.Feed()
 	if feed == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), announceTime)
 	defer cancel()
-	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: c.key, Kind: kind}) // only a hint: watchers also look by themselves
+	_ = feed.Notify(ctx, store.Notice{Topic: topic, Key: c.key, Kind: kind}) // only a hint: watchers also look by themselves
 }
 
 // IsLeader reports whether this process leads now, by the term's deadline. An instant later it
@@ -317,7 +312,7 @@ func (c *Candidate) successor(lease *mongolock.Lease) {
 	defer cancel()
 	limit = lease.Context(limit)
 	for {
-		status, err := c.locker.(Inspector).Inspect(limit, c.key)
+		status, err := c.client.Inspect(limit, c.key)
 		if err == nil && len(status.Waiting("")) > 0 || !backoff.Sleep(limit, lookAgain) {
 			return
 		}

@@ -247,37 +247,26 @@ func TestWatchYieldsEachChange(t *testing.T) {
 	}
 }
 
-// counting counts the looks of a client.
-type counting struct {
-	*mongolock.Client
-	looks atomic.Int32
-}
-
-func (c *counting) Inspect(ctx context.Context, key string) (mongolock.Status, error) {
-	c.looks.Add(1)
-	return c.Client.Inspect(ctx, key)
-}
-
 func TestWithoutAFeedWatchLooksOnceASecondWhileNoProcessLeads(t *testing.T) {
 	for name, c := range map[string]struct {
 		store       store.Store
-		least, most int32
+		least, most int
 	}{
 		"with a feed": {memstore.New(), 2, 4}, // one every 30 s, and one when the feed is live
 		"without":     {noFeed{memstore.New()}, 58, 66},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := lab.Client(t, c.store)
-				in := &counting{Client: client}
+				link := lab.New(c.store)
+				client := lab.Client(t, link)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				for is, err := range leader.Watch(ctx, in, "billing") {
+				for is, err := range leader.Watch(ctx, client, "billing") {
 					assert.NoError(t, err)
 					assert.Zero(t, is, "leads")
 				}
-				assert.GreaterOrEqual(t, in.looks.Load(), c.least, "looks in a minute")
-				assert.LessOrEqual(t, in.looks.Load(), c.most, "looks in a minute")
+				assert.GreaterOrEqual(t, link.Count(lab.Look), c.least, "looks in a minute")
+				assert.LessOrEqual(t, link.Count(lab.Look), c.most, "looks in a minute")
 			})
 		})
 	}
@@ -305,35 +294,22 @@ func TestWatchSeesThatALeaderDiedWhenItsLeaseRunsOut(t *testing.T) {
 	})
 }
 
-// failing fails some looks.
-type failing struct {
-	*mongolock.Client
-	down atomic.Bool
-}
-
-func (f *failing) Inspect(ctx context.Context, key string) (mongolock.Status, error) {
-	if f.down.Load() {
-		return mongolock.Status{}, errCut
-	}
-	return f.Client.Inspect(ctx, key)
-}
-
 func TestAfterAnErrorWatchSaysAgainWhoLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		one := newProcess(t, s, "one", nil)
-		client := lab.Client(t, s)
-		in := &failing{Client: client}
+		link := lab.New(s)
+		client := lab.Client(t, link)
 		ctx, cancel := context.WithCancel(t.Context())
 		var w watched
 		done := make(chan struct{})
-		go func() { defer close(done); w.watch(ctx, in) }()
+		go func() { defer close(done); w.watch(ctx, client) }()
 		synctest.Wait()
-		in.down.Store(true)
+		link.On(lab.Look, lab.Fail(errCut))
 		for len(w.seen) < 3 {
 			time.Sleep(time.Second)
 		}
-		in.down.Store(false)
+		link.On(lab.Look, nil)
 		time.Sleep(10 * time.Second)
 		cancel()
 		<-done
@@ -393,7 +369,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	client := lab.Client(t, memstore.New())
 	fn := func(context.Context, leader.Term) error { return nil }
 	for want, err := range map[string]error{
-		"leader: New: the locker is nil":                    leader.Run(t.Context(), nil, "k", fn),
+		"leader: New: the client is nil":                    leader.Run(t.Context(), nil, "k", fn),
 		"leader: New: the key is empty":                     leader.Run(t.Context(), client, "", fn),
 		"leader: Run: fn is nil":                            leader.Run(t.Context(), client, "k", nil),
 		"leader: With: mongolock: TTL(1ns): must be betwee": leader.Run(t.Context(), client, "k", fn, leader.With(mongolock.TTL(1))),

@@ -28,9 +28,10 @@ type option func(*config) error
 
 func (o option) apply(c *config) error { return o(c) }
 
-// With sets options of each term's lease: TTL, Note, MaxHold. They add to those of the client.
-// Shared, OneOf and MinHold are refused by name: with the first two several processes would lead at
-// the same time, with MinHold the key would stay taken after a leader resigned.
+// With sets options of each term's lease: TTL, Note, MaxHold, MaxStall. They add to those of the client.
+// Shared, OneOf, MinHold and MaxWait are refused by name: with the first two several processes would lead at
+// the same time, with MinHold the key would stay taken after a leader resigned, and a candidate waits until
+// it leads.
 func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.acquire = append(c.acquire, opts...); return nil })
 }
@@ -61,8 +62,7 @@ func Warm(prepare func(ctx context.Context) error) Option {
 // candidate waits, for at most limit. So a deploy that starts the new process before it stops the
 // old one has a gap of some round trips, and none of them is the new one's start. Without a successor
 // it goes on for the whole limit, which has to be shorter than the time that the process is given to
-// end; so close the client after Run has returned. A candidate that died counts as one for 90 s. The Locker must be a
-// client, or have its Inspect.
+// end; so close the client after Run has returned. A candidate that died counts as one for 90 s.
 func AwaitSuccessor(limit time.Duration) Option {
 	return option(func(c *config) error {
 		if c.await = limit; limit <= 0 {
@@ -73,7 +73,7 @@ func AwaitSuccessor(limit time.Duration) Option {
 }
 
 // newConfig checks all options together.
-func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
+func newConfig(client *mongolock.Client, key string, opts []Option) (config, error) {
 	c := config{logger: slog.Default()}
 	var errs []error
 	for _, o := range opts {
@@ -87,12 +87,10 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 		c.acquire = append(c.acquire, mongolock.Yielding())
 	}
 	if c.rank > 0 {
-		errs = append(errs, checkKey(l, preferredKey(key)))
+		errs = append(errs, checkKey(client, preferredKey(key)))
 	}
-	if _, ok := l.(Inspector); (c.await > 0 || c.yields) && !ok {
-		errs = append(errs, fmt.Errorf("leader: AwaitSuccessor or Priority: %T has no Inspect", l))
-	}
-	terms, err := inside.TermsOf(l, key, c.acquire)
+	own, _ := inside.TermsOf(nil, key, c.acquire) // without the client's defaults
+	terms, err := inside.TermsOf(client, key, c.acquire)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("leader: With: %w", err)
@@ -105,5 +103,9 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	if terms.MinHold > 0 {
 		errs = append(errs, fmt.Errorf("leader: With(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
 	}
+	if own.MaxWait > 0 {
+		errs = append(errs, fmt.Errorf("leader: With(MaxWait(%v)): a candidate waits until it leads; end its context to give up", own.MaxWait))
+	}
+	c.acquire = append(c.acquire, mongolock.MaxWait(forever))
 	return c, errors.Join(errs...)
 }

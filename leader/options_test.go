@@ -16,7 +16,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
-	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -27,17 +26,12 @@ func TestALeaseThatOthersMayShareIsRefused(t *testing.T) {
 		"leader: With(Shared()): several processes would lead at the same time":                     {mongolock.Shared()},
 		"leader: With(OneOf(3)): several processes would lead at the same time":                     {mongolock.TTL(time.Second), mongolock.OneOf(3)},
 		"leader: With(OneOf(1)): several processes would lead at the same time":                     {mongolock.OneOf(1)},
+		"leader: With(MaxWait(5s)): a candidate waits until it leads":                               {mongolock.MaxWait(5 * time.Second)},
 		"leader: With(MinHold(1m0s)): the key would stay taken after a leader resigned":             {mongolock.MinHold(time.Minute)},
 		"at the same time\nleader: With(MinHold(1s)): the key would stay taken after a leader resi": {mongolock.Shared(), mongolock.MinHold(time.Second)},
 	} {
-		for name, locker := range map[string]mongolock.Locker{
-			"a client":                    client,
-			"what embeds one":             mongolocktest.New(t),
-			"a Locker of somebody else's": someLocker{},
-		} {
-			_, err := leader.New(locker, "billing", leader.With(opts...))
-			assert.ErrorContains(t, err, want, name)
-		}
+		_, err := leader.New(client, "billing", leader.With(opts...))
+		assert.ErrorContains(t, err, want)
 	}
 	_, err := leader.New(client, "billing", leader.With(mongolock.TTL(time.Second), mongolock.Note("version 7"), mongolock.MaxHold(time.Hour)))
 	assert.NoError(t, err, "what a leader can use")
@@ -57,19 +51,6 @@ func TestControlASharedKeyHasTwoHoldersAtATime(t *testing.T) {
 		assert.NoError(t, one.Release())
 		assert.NoError(t, two.Release())
 	})
-}
-
-var errDown = errors.New("down")
-
-// someLocker is a Locker that is no client, and has none.
-type someLocker struct{}
-
-func (someLocker) Acquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	return nil, errDown
-}
-
-func (someLocker) TryAcquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	return nil, errDown
 }
 
 // logged runs a candidate for a minute and returns what it has logged.
@@ -133,39 +114,72 @@ func TestAnErrorOfTheWorkIsLoggedIfItsTermWasLostAtTheSameTime(t *testing.T) {
 	}
 }
 
-// The defaults of a client are for its work. A lease that they ended while it shows a priority would cost
-// the candidate its place in line.
+// The defaults of a client are for its work. A lease that they ended while it shows a priority, or a wait,
+// would cost the candidate its place in line.
 func TestACandidateKeepsItsPlaceWhateverItsClientsDefaultsAre(t *testing.T) {
 	for name, def := range map[string]mongolock.ClientOption{
-		"MaxStall": mongolock.MaxStall(20 * time.Second), "MaxHold": mongolock.MaxHold(20 * time.Second),
+		"MaxStall": mongolock.MaxStall(20 * time.Second), "MaxHold": mongolock.MaxHold(20 * time.Second), "MaxWait": mongolock.MaxWait(time.Second),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				in, r := memstore.New(), newReign()
-				stop := r.candidate(t, in, "first")
-				r.leads(t, "first", 0)
-				client := lab.Client(t, in, def)
-				end := r.stand(t, client, "high", leader.Priority(5))
-				place := func() (all []store.Place) {
-					looked, err := in.Look(t.Context(), []string{"billing"})
-					require.NoError(t, err)
-					return looked[0].Waiting("")
-				}
-				time.Sleep(time.Second)
-				was := place()
-				require.Len(t, was, 1)
-				for range 600 {
-					time.Sleep(time.Second)
-					if !assert.Equal(t, was, place()) {
-						break
+		for _, rank := range []int{0, 5} {
+			t.Run(fmt.Sprint(name, " of one of priority ", rank), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					in, r := memstore.New(), newReign()
+					stop := r.candidate(t, in, "first")
+					r.leads(t, "first", 0)
+					client := lab.Client(t, in, def)
+					end := r.stand(t, client, "second", leader.Priority(rank))
+					place := func() (all []store.Place) {
+						looked, err := in.Look(t.Context(), []string{"billing"})
+						require.NoError(t, err)
+						return looked[0].Waiting("")
 					}
-				}
-				end()
-				stop()
-				require.NoError(t, client.Close())
+					time.Sleep(time.Second)
+					was := place()
+					require.Len(t, was, 1)
+					for range 600 {
+						time.Sleep(time.Second)
+						if !assert.Equal(t, was, place()) {
+							break
+						}
+					}
+					stop()
+					r.leads(t, "second", 10*time.Millisecond)
+					end()
+					require.NoError(t, client.Close())
+				})
 			})
-		})
+		}
 	}
+}
+
+// A store that hangs refuses no claim: the call is over because of MaxWait alone.
+func TestACandidateWaitsForAStoreThatHangsLongerThanItsClientsMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, r := lab.New(memstore.New()), newReign()
+		client := lab.Client(t, in, mongolock.MaxWait(5*time.Second))
+		in.All(lab.Hang)
+		end := r.stand(t, client, "it")
+		time.Sleep(time.Minute)
+		in.All(nil)
+		r.leads(t, "it", 15*time.Second)
+		end()
+		require.NoError(t, client.Close())
+	})
+}
+
+func TestAnErrorOfTheWorkAfterTheEndOfRunIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := lab.Client(t, memstore.New())
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		unwritten := errors.New("the last batch was not written")
+		err := leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
+			<-ctx.Done()
+			return unwritten
+		})
+		assert.ErrorIs(t, err, unwritten)
+		require.NoError(t, client.Close())
+	})
 }
 
 // No option turns renewal on again.

@@ -30,8 +30,7 @@ const (
 	lookTime    = 2 * time.Second  // for the look before a term; then it leads
 )
 
-// forever is for how long a priority may be shown, whatever a client's defaults are: nobody makes progress
-// while he waits.
+// forever is for how long a candidate waits, and shows its priority, whatever its client's defaults are.
 const forever = 100 * 365 * 24 * time.Hour
 
 // roomAgain is by how much a candidate has to outlive, by its renewals, the room that was made for it,
@@ -74,8 +73,7 @@ func priorityOf(note string) int {
 //     others lead. They make room for it again once its process has lived on for a minute.
 //
 // Give it to all candidates, Priority(0) to the lowest: a leader without it resigns for none. While it
-// waits, a candidate above 0 also shares the key with ".preferred" after it, with the TTL of its client. The
-// Locker must be a client, or have its Inspect.
+// waits, a candidate above 0 also shares the key with ".preferred" after it, with the TTL of its client.
 func Priority(n int) Option {
 	return option(func(c *config) error {
 		if n < 0 || n > highest {
@@ -87,8 +85,8 @@ func Priority(n int) Option {
 }
 
 // checkKey says what is wrong with the key that shows a priority.
-func checkKey(l mongolock.Locker, key string) error {
-	terms, err := inside.TermsOf(l, key, []mongolock.AcquireOption(nil))
+func checkKey(client *mongolock.Client, key string) error {
+	terms, err := inside.TermsOf(client, key, []mongolock.AcquireOption(nil))
 	switch {
 	case err != nil:
 		return fmt.Errorf("leader: Priority: %q: %w", key, err)
@@ -102,14 +100,15 @@ func checkKey(l mongolock.Locker, key string) error {
 // any more, it fails: then this process stands again.
 func (c *Candidate) stand(ctx context.Context, background *sync.WaitGroup) (*mongolock.Lease, error) {
 	if c.rank == 0 {
-		return c.locker.Acquire(ctx, c.key, c.acquire...)
+		return c.client.Acquire(ctx, c.key, c.acquire...)
 	}
-	shown, err := c.locker.Acquire(ctx, c.preferred.key, mongolock.Shared(), mongolock.Note(noteOf(c.rank)), mongolock.MaxHold(forever), mongolock.MaxStall(forever))
+	shown, err := c.client.Acquire(ctx, c.preferred.key, mongolock.Shared(), mongolock.Note(noteOf(c.rank)),
+		mongolock.MaxHold(forever), mongolock.MaxStall(forever), mongolock.MaxWait(forever))
 	if err != nil {
 		return nil, err
 	}
 	defer background.Go(func() { c.release(shown) })
-	lease, err := c.locker.Acquire(shown.Context(ctx), c.key, c.acquire...)
+	lease, err := c.client.Acquire(shown.Context(ctx), c.key, c.acquire...)
 	if hidden := shown.Err(); err != nil && hidden != nil {
 		err = fmt.Errorf("%w: %w", errHidden, hidden)
 	}
@@ -156,7 +155,7 @@ func (c *Candidate) makeRoom(term context.Context, lease *mongolock.Lease, recal
 // outranked reports whether candidates of a higher priority wait that were not made room for before,
 // and takes room for made.
 func (c *Candidate) outranked(ctx context.Context) (is bool) {
-	status, err := c.locker.(Inspector).Inspect(ctx, c.preferred.key)
+	status, err := c.client.Inspect(ctx, c.preferred.key)
 	if err != nil {
 		return false // the next look is soon
 	}

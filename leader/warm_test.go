@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store"
@@ -133,9 +132,9 @@ func TestResignWaitsForASuccessor(t *testing.T) {
 // One that is told to resign every second, as by a health check, looks no more often than one that is told once.
 func TestASuccessorIsLookedForOnceHoweverOftenALeaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := lab.Client(t, memstore.New())
-		in := &counting{Client: client}
-		c, err := leader.New(in, "billing", leader.AwaitSuccessor(time.Hour))
+		in := lab.New(memstore.New())
+		client := lab.Client(t, in)
+		c, err := leader.New(client, "billing", leader.AwaitSuccessor(time.Hour))
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		defer cancel()
@@ -149,7 +148,7 @@ func TestASuccessorIsLookedForOnceHoweverOftenALeaderResigns(t *testing.T) {
 			require.ErrorIs(t, c.Resign(short), context.DeadlineExceeded)
 			cancel()
 		}
-		assert.LessOrEqual(t, in.looks.Load(), int32(210), "looks in 20 s, of which one is made every 100 ms")
+		assert.LessOrEqual(t, in.Count(lab.Look), 210, "looks in 20 s, of which one is made every 100 ms")
 		require.NoError(t, <-over)
 		require.NoError(t, client.Close())
 	})
@@ -201,7 +200,5 @@ func TestTheOptionsOfWarmLeadersAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	_, err = leader.New(client, "k", leader.Warm(nil), leader.AwaitSuccessor(0))
 	require.EqualError(t, err, "leader: Warm(nil): must not be nil\nleader: AwaitSuccessor(0s): must be positive")
-	_, err = leader.New(struct{ mongolock.Locker }{client}, "k", leader.AwaitSuccessor(time.Second))
-	require.ErrorContains(t, err, "leader: AwaitSuccessor or Priority: struct { mongolock.Locker } has no Inspect")
 	require.NoError(t, client.Close())
 }

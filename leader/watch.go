@@ -12,9 +12,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Poll is how often Watch looks if no notice comes: a leader that died sends none.
-// Watch also looks when the lease of the leader that it saw runs out.
-const Poll = 30 * time.Second
+// poll is how often Watch looks if no notice comes: a leader that died sends none.
+const poll = 30 * time.Second
 
 // Without a feed, Watch looks more often while no process leads, as waiters do, because a
 // candidate will lead soon.
@@ -70,8 +69,8 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		news := make(chan struct{}, 1)
-		feed := follow.New(ctx, feedOf(in), store.Audience{Topics: []string{Topic}}, func(n store.Notice) {
-			if n == (store.Notice{}) || n.Topic == Topic && n.Key == key {
+		feed := follow.New(ctx, feedOf(in), store.Audience{Topics: []string{topic}}, func(n store.Notice) {
+			if n == (store.Notice{}) || n.Topic == topic && n.Key == key {
 				hint(news)
 			}
 		}, func(follow.Loss) { hint(news) }) // the next look may otherwise be far away
@@ -95,7 +94,7 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 					return
 				}
 			}
-			wait := Poll
+			wait := poll
 			switch {
 			case left > 0:
 				wait, pause = min(wait, left+time.Millisecond), pollLeast // a live leader has renewed by then
