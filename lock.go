@@ -293,7 +293,7 @@ func init() {
 		if err != nil {
 			return inside.Terms{}, err
 		}
-		return inside.Terms{Mode: t.Mode, Limit: t.Limit, MinHold: t.MinHold, MaxWait: t.MaxWait, Logger: conf.Logger, NoRenewal: t.NoRenewal, Note: t.Note}, nil
+		return inside.Terms{Mode: t.Mode, Limit: t.Limit, MinHold: t.MinHold, MaxWait: t.MaxWait, MaxStall: t.MaxStall, Logger: conf.Logger, NoRenewal: t.NoRenewal, Note: t.Note}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
 		return client.(*Client).engine.Waiting(key)

@@ -16,6 +16,7 @@
 //     meanwhile.
 //   - [Weight] gives a process more than others. A process that comes waits for [Settle] before it
 //     takes partitions from others: it has those of a process that goes meanwhile, and they move once.
+//   - Work that returns nil is done until its partition moves, or [Wake] says that there is more of it.
 //   - [Resize] changes the number of partitions.
 //   - [Look] shows which process has which partition.
 //

@@ -21,15 +21,13 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-func TestWorkThatReturnsEarlyIsCalledAgainAfterAPause(t *testing.T) {
+func TestWorkThatFailsIsCalledAgainAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 1)
 		var calls, token atomic.Int64
 		l := newLogs()
 		a := f.startWith("a", func(_ context.Context, p assign.Partition) error {
-			if calls.Add(1); calls.Load()%2 == 0 {
-				return nil
-			}
+			calls.Add(1)
 			token.Store(p.Token)
 			return errors.New("no orders")
 		}, l.option())
@@ -38,9 +36,45 @@ func TestWorkThatReturnsEarlyIsCalledAgainAfterAPause(t *testing.T) {
 		first := token.Load()
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, first, token.Load(), "under the same lease")
-		assert.Equal(t, 5, l.counted("assign: the work of a partition returned early, calling it again"), "less and less")
+		assert.Equal(t, 5, l.counted("assign: the work of a partition failed, calling it again"), "less and less")
 		f.stop(a)
 	})
+}
+
+func TestWorkThatReturnsNilIsDoneUntilItsPartitionMovesOrItIsWoken(t *testing.T) {
+	for name, wakeEach := range map[string]bool{"with a feed": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, memstore.New(), 2)
+				if wakeEach {
+					f.clientOpts = []mongolock.ClientOption{mongolock.WithoutFeed()}
+				}
+				l := newLogs()
+				var calls atomic.Int64
+				done := func(_ context.Context, _ assign.Partition) error { calls.Add(1); return nil }
+				a := f.startWith("a", done, l.option(), assign.With(mongolock.MaxStall(5*time.Second)))
+				time.Sleep(time.Second)
+				calls.Store(0)
+				time.Sleep(time.Minute)
+				if wakeEach {
+					assert.InDelta(t, 120, calls.Swap(0), 12, "of two partitions in a minute, as it hears of no wake")
+				} else {
+					assert.Zero(t, calls.Load())
+				}
+				require.NoError(t, assign.Wake(t.Context(), a.client, "orders"))
+				time.Sleep(1500 * time.Millisecond)
+				assert.GreaterOrEqual(t, calls.Swap(0), int64(2), "woken")
+				b := f.startWith("b", done)
+				time.Sleep(1500 * time.Millisecond)
+				assert.GreaterOrEqual(t, calls.Swap(0), int64(1), "one partition has moved")
+				l.mu.Lock()
+				assert.Empty(t, l.all, "what was logged")
+				l.mu.Unlock()
+				f.stop(b)
+				f.stop(a)
+			})
+		})
+	}
 }
 
 func TestWorkThatDoesNotReturnLosesItsPartitionAndEndsItsWorker(t *testing.T) {
@@ -126,7 +160,7 @@ func TestWorkWithoutProgressIsStopped(t *testing.T) {
 			}
 			causes <- context.Cause(ctx)
 			return ctx.Err()
-		}, assign.MaxStall(5*time.Second))
+		}, assign.With(mongolock.MaxStall(5*time.Second)))
 		require.ErrorIs(t, <-causes, mongolock.ErrStalled)
 		time.Sleep(200 * time.Millisecond)
 		assert.ElementsMatch(t, []int{0, 1, 1}, []int{<-calls, <-calls, <-calls}, "it is called again once it has returned")
@@ -146,7 +180,7 @@ func TestWorkThatStallsAgainAndAgainIsCalledLessAndLess(t *testing.T) {
 			calls.Add(1)
 			<-ctx.Done()
 			return ctx.Err()
-		}, assign.MaxStall(10*time.Millisecond))
+		}, assign.With(mongolock.MaxStall(10*time.Millisecond)))
 		time.Sleep(10 * time.Second)
 		first := calls.Swap(0)
 		assert.LessOrEqual(t, first, int64(9))

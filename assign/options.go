@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/store"
 )
 
 // The defaults of the options.
@@ -22,13 +26,15 @@ const maxWeight = 1000
 type Option interface{ apply(*config) error }
 
 type config struct {
-	weight   int
-	prepare  Func          // nil: nothing
-	drain    time.Duration // 0: the worker stops at once
-	grace    time.Duration
-	maxStall time.Duration // 0: Progress is not required
-	settle   time.Duration
-	logger   *slog.Logger
+	weight  int
+	prepare Func          // nil: nothing
+	drain   time.Duration // 0: the worker stops at once
+	grace   time.Duration
+	settle  time.Duration
+	logger  *slog.Logger
+	acquire []mongolock.AcquireOption // of every lease
+
+	maxStall time.Duration // of a partition; 0: Progress is not required
 }
 
 type option func(*config) error
@@ -86,14 +92,17 @@ func Grace(d time.Duration) Option {
 	})
 }
 
-// MaxStall ends the work of a partition that has not called Progress of its lease for d, as
-// mongolock.MaxStall does. The worker asks for the partition again when the work has returned, after a
-// pause that grows to 10 s if the work stalls each time. By default Progress is not required, unless the
-// client's MaxStall requires it.
-func MaxStall(d time.Duration) Option {
+// With sets options of the leases: TTL, and MaxHold and MaxStall of those of partitions. They add to those of the
+// client. When one of the latter has ended a lease the worker asks for the partition again, once the work has
+// returned, and after a pause. Others are refused by name.
+func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error {
-		if c.maxStall = d; d <= 0 {
-			return fmt.Errorf("assign: MaxStall(%v): must be positive", d)
+		own, err := inside.TermsOf(nil, "partition", opts)
+		if err == nil && (own.Mode != store.Exclusive || own.MinHold > 0 || own.MaxWait > 0 || own.NoRenewal || own.Note != "") {
+			err = errors.New("only TTL, MaxHold and MaxStall can be set")
+		}
+		if c.acquire = append(c.acquire, opts...); err != nil {
+			return fmt.Errorf("assign: With: %w", err)
 		}
 		return nil
 	})
@@ -125,7 +134,7 @@ func notNegative(option string, d time.Duration) error {
 }
 
 // newConfig checks all options together.
-func newConfig(opts []Option) (config, error) {
+func newConfig(client *mongolock.Client, opts []Option) (config, error) {
 	c := config{weight: 1, drain: defaultDrain, grace: defaultGrace, settle: defaultSettle, logger: slog.Default()}
 	var errs []error
 	for _, o := range opts {
@@ -135,6 +144,8 @@ func newConfig(opts []Option) (config, error) {
 		}
 		errs = append(errs, o.apply(&c))
 	}
+	terms, _ := inside.TermsOf(client, "partition", c.acquire) // With has told what is wrong
+	c.maxStall = terms.MaxStall
 	return c, errors.Join(errs...)
 }
 

@@ -34,7 +34,7 @@ func TestBadInputIsNamedBeforeAnythingIsSent(t *testing.T) {
 		"assign: Prepare(nil): must not be nil":                     run("orders", 1, idle, assign.Prepare(nil)),
 		"assign: Drain(-1ns): must not be negative":                 run("orders", 1, idle, assign.Drain(-1)),
 		"assign: Settle(-1ns): must not be negative":                run("orders", 1, idle, assign.Settle(-1)),
-		"assign: MaxStall(0s): must be positive":                    run("orders", 1, idle, assign.MaxStall(0)),
+		"assign: With: only TTL, MaxHold and MaxStall can be set":   run("orders", 1, idle, assign.With(mongolock.Shared())),
 		"assign: WithLogger(nil): must not be nil":                  run("orders", 1, idle, assign.WithLogger(nil)),
 		"assign: Grace(0s): must be positive\nassign: a nil Option": run("orders", 1, idle, assign.Grace(0), nil),
 		"assign: Resize: the name is empty":                         assign.Resize(t.Context(), client, "", 1),

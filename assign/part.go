@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,12 +167,7 @@ func (r *run) ask(p *part) bool {
 	if slots == r.asking && !r.prepared(p) {
 		return false
 	}
-	opts := []mongolock.AcquireOption{
-		mongolock.Yielding(), mongolock.MaxWait(forever), mongolock.Note(fmt.Sprintf(partNote, r.id, p.N)),
-	}
-	if r.maxStall > 0 {
-		opts = append(opts, mongolock.MaxStall(r.maxStall))
-	}
+	opts := append(slices.Clone(r.acquire), mongolock.Yielding(), mongolock.MaxWait(forever), mongolock.Note(fmt.Sprintf(partNote, r.id, p.N)))
 	pauses := backoff.New(pauseLeast, pauseMost)
 	for failures := 0; ; {
 		lease, err := r.client.Acquire(p.ctx, partKey(r.name, p.ID), opts...)
@@ -310,21 +306,45 @@ func (r *run) repeat(ctx context.Context, p *part) {
 	}()
 	pauses, failures := backoff.New(pauseLeast, pauseMost), 0
 	for ctx.Err() == nil {
-		began := time.Now()
+		began, woken := time.Now(), r.nextWake()
 		err := r.fn(ctx, p.Partition)
 		if ctx.Err() != nil {
 			break
 		}
-		if time.Since(began) >= firm {
+		if err == nil || time.Since(began) >= firm {
 			failures = 0
 			pauses.Reset()
 		}
+		if err == nil {
+			p.idle(ctx, woken, r.maxStall)
+			continue
+		}
 		if failures++; rare(failures) {
-			r.logger.Warn("assign: the work of a partition returned early, calling it again", "name", r.name, "partition", p.ID, "failures", failures, "error", err)
+			r.logger.Warn("assign: the work of a partition failed, calling it again", "name", r.name, "partition", p.ID, "failures", failures, "error", err)
 		}
 		backoff.Sleep(ctx, pauses.Next())
 	}
 	returned = true
+}
+
+// idle keeps a partition whose work is done until that is woken. Such work does not stall.
+func (p *part) idle(ctx context.Context, woken <-chan struct{}, maxStall time.Duration) {
+	var progress <-chan time.Time
+	if maxStall > 0 {
+		ticker := time.NewTicker(max(maxStall/3, time.Millisecond))
+		defer ticker.Stop()
+		progress = ticker.C
+	}
+	for {
+		p.lease.Progress()
+		select {
+		case <-woken:
+			return
+		case <-ctx.Done():
+			return
+		case <-progress:
+		}
+	}
 }
 
 // await waits for a function whose context has ended. If it hangs, Run ends.

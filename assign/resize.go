@@ -64,7 +64,7 @@ func change(ctx context.Context, client *mongolock.Client, name string, n int) e
 			return err
 		}
 		// With a seat for the new number no worker keeps one for another.
-		seat, err := takeSeat(ctx, client, name, n, note)
+		seat, err := takeSeat(ctx, client, name, n, nil, note)
 		if err != nil {
 			return err
 		}

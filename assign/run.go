@@ -15,15 +15,21 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Topic is the topic of the notices that workers send when they come and go. Their key is the name.
-const Topic = "assign"
+// The notices of this package. Their key is the name.
+const (
+	topic       = "assign"
+	kindWorkers = "workers" // one comes or goes
+	kindWake    = "wake"    // see Wake
+)
 
 const (
-	atOnce       = 4                     // partitions that a worker prepares and asks for at the same time while others work on them
-	freeAtOnce   = 8                     // those that are free and asked for at the same time
-	slotMost     = 5 * time.Second       // after which one that takes longer does not keep others from being asked for
-	breath       = 20 * time.Millisecond // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
-	lookAgain    = time.Second           // until the plan is carried out, and without a feed
+	atOnce       = 4                      // partitions that a worker prepares and asks for at the same time while others work on them
+	freeAtOnce   = 8                      // those that are free and asked for at the same time
+	slotMost     = 5 * time.Second        // after which one that takes longer does not keep others from being asked for
+	breath       = 20 * time.Millisecond  // between two looks: several partitions are asked for meanwhile, and none waits for a look without work
+	lookAgain    = time.Second            // until the plan is carried out, and without a feed
+	listsLeast   = 600 * time.Millisecond // the pauses between two lists, while others have not carried out the plan
+	listsMost    = 10 * time.Second
 	tellAfter    = 10 * time.Second      // that a worker waits for others
 	lookAfterEnd = 10 * time.Millisecond // by which the clocks of the store and of this process may differ in pace
 	readTime     = 10 * time.Second      // the bound of a read
@@ -57,7 +63,7 @@ var running sync.Map
 // worked on. Under "orders/workers" it is an error (mongolock.ErrModeMismatch), or, if it is held
 // exclusively, no partition is worked on meanwhile. Have few other keys under "orders/": workers list them, too.
 func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn Func, opts ...Option) error {
-	conf, err := newConfig(opts)
+	conf, err := newConfig(client, opts)
 	if err := errors.Join(usable("Run", client, name), usableSize("Run", n), err); err != nil {
 		return err
 	}
@@ -78,13 +84,20 @@ func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn F
 		config: conf, client: client, name: name, id: rand.Text()[:12], n: n, fn: fn, base: base,
 		news:   make(chan struct{}, 1),
 		asking: make(chan struct{}, atOnce), taking: make(chan struct{}, freeAtOnce),
-		parts: make(map[int]*part), pauses: make(map[int]*backoff.Backoff),
+		parts: make(map[int]*part), pauses: make(map[int]*backoff.Backoff), woken: make(chan struct{}),
 	}
-	r.feed = follow.New(base, client.Feed(), store.Audience{Topics: []string{Topic}}, func(n store.Notice) {
-		if n == (store.Notice{}) || n.Topic == Topic && n.Key == name {
+	r.feed = follow.New(base, client.Feed(), store.Audience{Topics: []string{topic}}, func(n store.Notice) {
+		switch {
+		case n == (store.Notice{}):
+			r.wake()
+			r.hint()
+		case n.Topic != topic || n.Key != name:
+		case n.Kind == kindWake:
+			r.wake()
+		default:
 			r.hint()
 		}
-	}, func(follow.Loss) { r.hint() }) // the next look may otherwise be far away
+	}, func(follow.Loss) { r.wake(); r.hint() }) // the next look may otherwise be far away
 	r.feed.Join()
 	defer r.feed.Close()
 	if err := r.run(ctx); err != nil {
@@ -111,11 +124,13 @@ type run struct {
 	n        int  // partitions
 	seated   bool // it had a seat: the number may have changed since
 	plan     []bool
-	planned  State     // what the plan was made from
-	calm     bool      // how it was made
-	listed   time.Time // when was read last who has what
-	resizeAt time.Time // when a Resize was seen last
-	waits    delay     // until no partition of another number is worked on
+	planned  State            // what the plan was made from
+	calm     bool             // how it was made
+	whole    bool             // every worker had then what it should have
+	lists    *backoff.Backoff // the pauses between two lists until that is so
+	listed   time.Time        // when was read last who has what
+	resizeAt time.Time        // when a Resize was seen last
+	waits    delay            // until no partition of another number is worked on
 
 	seat *mongolock.Lease // set while there are no parts
 
@@ -124,6 +139,7 @@ type run struct {
 	pauses map[int]*backoff.Backoff // by partition: before it is asked for again, if its lease has ended by itself
 	ready  bool                     // a Prepare has succeeded
 	why    error                    // what makes Run end
+	woken  chan struct{}            // closed by the next Wake
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -185,7 +201,7 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 				r.n = n
 			}
 			var seat *mongolock.Lease
-			if seat, err = takeSeat(ctx, r.client, r.name, r.n, fmt.Sprintf(seatNote, r.id, r.weight, r.n)); seat != nil {
+			if seat, err = takeSeat(ctx, r.client, r.name, r.n, r.acquire, fmt.Sprintf(seatNote, r.id, r.weight, r.n)); seat != nil {
 				r.seated = true
 				r.announce()
 				return seat, nil
@@ -210,8 +226,8 @@ func (r *run) sit(ctx context.Context) (*mongolock.Lease, error) {
 // takeSeat takes a seat for n partitions. It returns no seat and no error if seats for another number
 // are there. Of two that come at the same time with different numbers, the one whose seat was granted
 // later sees the other's. So never do both have one, and often none: each then tries again.
-func takeSeat(ctx context.Context, client *mongolock.Client, name string, n int, note string) (*mongolock.Lease, error) {
-	seat, err := client.Acquire(ctx, name+seats, seatFor(note)...)
+func takeSeat(ctx context.Context, client *mongolock.Client, name string, n int, opts []mongolock.AcquireOption, note string) (*mongolock.Lease, error) {
+	seat, err := client.Acquire(ctx, name+seats, append(slices.Clone(opts), seatFor(note)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -297,8 +313,14 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 	}
 	settling := s.settling(r.settle)
 	calm := settling > 0
+	if !r.feed.Live() {
+		r.wake() // it may not have heard
+	}
 	again := !s.same(&r.planned) || calm != r.calm
-	if again || !r.carriedOut() && r.listIsOld() {
+	if again {
+		r.lists = backoff.New(listsLeast, listsMost)
+	}
+	if again || !(r.whole && r.carriedOut()) && r.listIsOld() {
 		if err := r.list(ctx, &s); err != nil {
 			return 0, err
 		}
@@ -309,7 +331,9 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 			return r.waits.pause(), nil
 		}
 		r.waits = delay{}
-		r.plan, r.planned, r.calm = s.plan(r.id, calm), s, calm
+		plan, whole := s.plan(r.id, calm)
+		r.plan, r.whole = plan, whole && !again // those that have not seen the change yet may still give up what they have
+		r.planned, r.calm = s, calm
 	} else {
 		s.Partitions = nil // nothing is known of who waits
 	}
@@ -318,14 +342,17 @@ func (r *run) look(ctx context.Context) (next time.Duration, err error) {
 	if calm {
 		next = min(next, settling)
 	}
-	if !r.feed.Live() || !r.carriedOut() {
+	switch {
+	case !r.feed.Live() || !r.carriedOut():
 		next = min(next, backoff.Jitter(lookAgain))
+	case !r.whole: // a plan that is older, or newer, may leave out what this one leaves to another
+		next = min(next, r.lists.Next())
 	}
 	return next, nil
 }
 
 // listIsOld reports whether it is time to read again who has what.
-func (r *run) listIsOld() bool { return time.Since(r.listed) >= lookAgain/2 }
+func (r *run) listIsOld() bool { return time.Since(r.listed) >= listsLeast*4/5 }
 
 func (r *run) list(ctx context.Context, s *State) error {
 	r.listed = time.Now()
@@ -429,7 +456,39 @@ func announce(client *mongolock.Client, name string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), announceTime)
 	defer cancel()
-	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: name, Kind: "workers"}) // only a hint: workers also look by themselves
+	_ = feed.Notify(ctx, store.Notice{Topic: topic, Key: name, Kind: kindWorkers}) // only a hint: workers also look by themselves
+}
+
+// Wake has the work of all partitions called again that has returned nil, in all processes: there is more of it.
+// Work under way is not disturbed, and is called again if it returns nil after that. Workers hear of it by the feed. One that hears
+// no feed, or has missed some of it, calls such work again at its next look, within a second.
+func Wake(ctx context.Context, client *mongolock.Client, name string) error {
+	if err := usable("Wake", client, name); err != nil {
+		return err
+	}
+	feed := client.Feed()
+	if feed == nil {
+		return nil
+	}
+	if err := feed.Notify(ctx, store.Notice{Topic: topic, Key: name, Kind: kindWake}); err != nil {
+		return fmt.Errorf("assign: wake %q: %w", name, err)
+	}
+	return nil
+}
+
+// wake has the work called again that is done.
+func (r *run) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.woken)
+	r.woken = make(chan struct{})
+}
+
+// nextWake returns what the next wake closes.
+func (r *run) nextWake() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.woken
 }
 
 // hint asks for a look, unless one is due already.

@@ -215,9 +215,9 @@ func (s *State) settling(d time.Duration) (left time.Duration) {
 	return left
 }
 
-// plan returns which partitions the worker should have. With calm, no partition that a worker has
-// is moved.
-func (s *State) plan(id string, calm bool) (mine []bool) {
+// plan returns which partitions the worker should have, and whether each worker has what it should have.
+// With calm, no partition that a worker has is moved.
+func (s *State) plan(id string, calm bool) (mine []bool, whole bool) {
 	var all []worker
 	place := make(map[string]int)
 	for i, w := range s.Workers {
@@ -233,10 +233,11 @@ func (s *State) plan(id string, calm bool) (mine []bool) {
 	}
 	mine = make([]bool, len(has))
 	me, seated := place[id]
-	for p, w := range spread(all, has, calm) {
+	to := spread(all, has, calm)
+	for p, w := range to {
 		mine[p] = seated && w == me
 	}
-	return mine
+	return mine, slices.Equal(has, to)
 }
 
 // nextLook returns when to read the seats again, at the latest: every third of a TTL, and when the

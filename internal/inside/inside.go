@@ -42,11 +42,12 @@ var Observer func(locker any) any
 
 // Terms are what a lease is asked for on.
 type Terms struct {
-	Mode    store.Mode
-	Limit   int
-	MinHold time.Duration
-	MaxWait time.Duration
-	Logger  *slog.Logger // the client's
+	Mode     store.Mode
+	Limit    int
+	MinHold  time.Duration
+	MaxWait  time.Duration
+	MaxStall time.Duration
+	Logger   *slog.Logger // the client's
 
 	NoRenewal bool
 	Note      string
