@@ -30,8 +30,8 @@ type files struct {
 }
 
 // InDir opens a directory of trees, and makes it if it does not exist. Give it a directory
-// of its own on a local file system: network file systems guarantee neither flock nor
-// fsync.
+// of its own on a local file system, such as one under the user's home: network file systems
+// guarantee neither flock nor fsync, and a directory that others may write to is refused.
 func InDir(path string) (*Dir, error) {
 	clock, err := hostclock.New()
 	if err != nil {

@@ -24,7 +24,7 @@ type pathsCmd struct {
 // A place is the part of the command line that says where a tree is.
 type place struct {
 	Tree string `help:"Name of the tree (default: files)." default:"files" env:"MONGOLOCK_TREE" placeholder:"NAME"`
-	Dir  string `help:"Keep the tree in this directory, for the processes of one host, and not on MongoDB." env:"MONGOLOCK_DIR" placeholder:"DIR"`
+	Dir  string `help:"Keep the tree in this directory, such as ~/.cache/locks, for this user's processes on one host, and not on MongoDB. Nobody else may write to it." env:"MONGOLOCK_DIR" placeholder:"DIR"`
 
 	coll *mongo.Collection // of a tree on MongoDB, once it is open
 }

@@ -1,10 +1,13 @@
 package hostfile
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // A Disk is what a Dir needs of a directory. OpenDisk opens one of this host; package
@@ -35,7 +38,8 @@ type File interface {
 	io.Closer
 }
 
-// OpenDisk opens a directory of this host, and creates it if it is missing.
+// OpenDisk opens a directory of this host, and creates it if it is missing. It refuses one in which others could
+// remove or replace files: one of another user than this or root, or that others may write to.
 func OpenDisk(path string) (Disk, error) {
 	if path == "" {
 		return nil, errors.New("the directory is not named")
@@ -50,21 +54,45 @@ func OpenDisk(path string) (Disk, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := private(root); err != nil {
+		_ = root.Close() // it was only looked at
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	return host{root}, nil
 }
 
 type host struct{ *os.Root }
 
 func (h host) OpenLock(name string) (Lock, error) {
-	file, err := h.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := h.regular(name, os.O_RDWR|os.O_CREATE)
 	return hostLock{file, h.Root, name}, err
+}
+
+// regular opens a file, and refuses what is none: a FIFO would make its reader wait for ever.
+func (h host) regular(name string, flags int) (*os.File, error) {
+	file, err := h.OpenFile(name, flags|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = file.Close() // nothing was written
+		return nil, cmp.Or(err, fmt.Errorf("%s is not a regular file", name))
+	}
+	return file, nil
 }
 
 func (h host) Create(name string) (File, error) {
 	return h.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-func (h host) Read(name string) ([]byte, error) { return h.ReadFile(name) }
+func (h host) Read(name string) ([]byte, error) {
+	file, err := h.regular(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
+}
 
 func (h host) Names() ([]string, error) {
 	dir, err := h.Open(".")
