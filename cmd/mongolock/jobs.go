@@ -25,7 +25,10 @@ type jobsCmd struct {
 
 // A jobsRunCmd is `mongolock jobs run`, and so on.
 type (
-	jobsRunCmd    struct{ oneJob }
+	jobsRunCmd struct {
+		oneJob
+		Wait time.Duration `help:"How long a process may take to begin (default: 35s)." default:"35s" placeholder:"35s"`
+	}
 	jobsPauseCmd  struct{ oneJob }
 	jobsResumeCmd struct{ oneJob }
 	jobsForgetCmd struct{ oneJob }
@@ -51,16 +54,10 @@ func (a *app) jobs() (*mongo.Collection, *schedule.Scheduler, error) {
 
 // Help says when it ends.
 func (*jobsRunCmd) Help() string {
-	return `It waits until a process has begun to run the job, for 35 s at most, and exits with 67 if none has. The
-job then runs as soon as there is a process that has it. If a run of it is under way, the new one
-begins when that has ended, and nothing is waited for.`
+	return `It waits until a process has begun to run the job, and exits with 67 if none has. Then the job runs as
+soon as there is a process that has it. If a run of it is under way, the new one begins when that has
+ended, and nothing is waited for.`
 }
-
-// jobTakes is how long a process that has a job may take to begin a run, and pollJob how often that is looked at.
-const (
-	jobTakes = 35 * time.Second
-	pollJob  = 250 * time.Millisecond
-)
 
 // Run makes now a due time of the job.
 func (c *jobsRunCmd) Run(a *app) error {
@@ -79,7 +76,7 @@ func (c *jobsRunCmd) Run(a *app) error {
 		a.say("a run of %s is under way, by %s: the new one begins when that has ended", c.Job, before.Runs[0].Owner)
 		return nil
 	}
-	for end := time.Now().Add(jobTakes); time.Now().Before(end) && pause(a.ctx, pollJob); {
+	for end := time.Now().Add(c.Wait); time.Now().Before(end) && pause(a.ctx, 250*time.Millisecond); {
 		s, err := jobs.Job(a.ctx, c.Job)
 		if err != nil {
 			return err
@@ -98,7 +95,7 @@ func (c *jobsRunCmd) Run(a *app) error {
 	if len(before.Past) > 0 {
 		last = fmt.Sprintf("the last run was by %s, at %s", before.Past[0].Owner, before.Past[0].Began.UTC().Format(time.RFC3339))
 	}
-	return exitf(exitNobody, "%s is asked for, but no process has begun it within %v: %s", c.Job, jobTakes, last)
+	return exitf(exitNobody, "%s is asked for, but no process has begun it within %v: %s", c.Job, c.Wait, last)
 }
 
 // Run pauses the job.
@@ -131,17 +128,6 @@ func known(err error, job string) error {
 type jobsLsCmd struct {
 	Job  *string `arg:"" optional:"" help:"Only this job, with all its runs."`
 	Last *int    `help:"Show this many past runs of each job (default: 1; all of the job that is named)." placeholder:"N"`
-}
-
-type jobView struct {
-	Job     string         `json:"job"`
-	Plan    string         `json:"plan"`
-	Next    time.Time      `json:"next,omitzero"`
-	Decided time.Time      `json:"decided,omitzero"`
-	Paused  bool           `json:"paused"`
-	Running []schedule.Run `json:"running"`
-	Past    []schedule.Run `json:"past"`
-	Now     time.Time      `json:"now"`
 }
 
 func (c *jobsLsCmd) check() error {
@@ -185,13 +171,13 @@ func (c *jobsLsCmd) Run(a *app) error {
 func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 	past := s.Past[:min(last, len(s.Past))]
 	if p.asJSON {
-		v := jobView{s.Job, s.Plan, s.Next, s.Decided, s.Paused, append([]schedule.Run{}, s.Runs...), append([]schedule.Run{}, past...), s.Now}
-		for _, runs := range [][]schedule.Run{v.Running, v.Past} {
+		s.Runs, s.Past = slices.Concat([]schedule.Run{}, s.Runs), slices.Concat([]schedule.Run{}, past)
+		for _, runs := range [][]schedule.Run{s.Runs, s.Past} {
 			for i := range runs {
 				runs[i].ID = "" // it gives the same power as the run's lease
 			}
 		}
-		return p.row(v)
+		return p.row(s)
 	}
 	at := func(t time.Time) string {
 		if t.IsZero() || t.UnixMilli() == 0 {
@@ -215,8 +201,11 @@ func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 		switch {
 		case r.Outcome != "":
 			state, took = cell{string(r.Outcome) + ", to be repeated", yellow}, ""
-			if r.Took() > 0 {
+			if !r.Ended.IsZero() {
 				took = span(r.Took())
+			}
+			if r.Again.After(s.Now) {
+				state.text += " in " + span(r.Again.Sub(s.Now))
 			}
 		case !r.ExpireAt.After(s.Now):
 			state = cell{"ran out " + span(s.Now.Sub(r.ExpireAt)) + " ago", red}

@@ -179,10 +179,10 @@ func TestJobsShowsDueTimesAndRuns(t *testing.T) {
 	assert.Regexp(t, `(?m)^fails\t[^\t]*200ms[^\t]*\t[-0-9: ]+\tnext, `, text)
 	assert.Regexp(t, `(?m)^fails\t\t[-0-9: ]+\tfailed\t[^\t]+\tworker-3\tno paper$`, text)
 	assert.Regexp(t, `(?m)^runs\t\t[-0-9: ]+\trunning\t[^\t]+\tworker-3\t$`, text)
-	var v jobView
+	var v schedule.State
 	require.NoError(t, json.Unmarshal([]byte(p.prints("jobs", "runs", "--output", "json")), &v))
-	require.Len(t, v.Running, 1)
-	assert.Empty(t, v.Running[0].ID, "an ID is as good as the lease")
+	require.Len(t, v.Runs, 1)
+	assert.Empty(t, v.Runs[0].ID, "an ID is as good as the lease")
 	missing := p.start("jobs", "other")
 	assert.Equal(t, exitNothing, missing.code())
 	assert.Contains(t, missing.out.String(), "no job other is known")
@@ -193,12 +193,29 @@ func TestJobsShowsDueTimesAndRuns(t *testing.T) {
 	assert.NotZero(t, refused.code())
 	assert.Contains(t, refused.out.String(), "the job is paused")
 	p.prints("jobs", "resume", "fails")
-	p.prints("jobs", "run", "fails")
+	assert.Regexp(t, `^mongolock: (fails runs, by worker-3|a run of fails is under way, by worker-3: .*)\n$`, p.prints("jobs", "run", "fails"))
 	assert.Equal(t, exitNothing, p.start("jobs", "run", "other").code())
 	cancel()
 	running.Wait()
+	gone := p.start("jobs", "run", "fails", "--wait", "500ms")
+	assert.Equal(t, exitNobody, gone.code())
+	assert.Regexp(t, `^mongolock: fails is asked for, but no process has begun it within 500ms: the last run was by worker-3, at `, gone.out.String())
 	p.prints("jobs", "forget", "fails")
 	assert.Equal(t, exitNothing, p.start("jobs", "fails").code())
+}
+
+// What is left of a run that was stopped does not go on.
+func TestAStoppedRunTookAsLongAsItTook(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Date(2026, 5, 3, 2, 0, 0, 0, time.UTC)
+	r := schedule.Run{Job: "j", Due: now.Add(-time.Hour), Attempt: 1, Owner: "one", Began: now.Add(-time.Hour), Ended: now.Add(-time.Hour + 600*time.Millisecond), Outcome: schedule.Stopped, ExpireAt: time.UnixMilli(0), Again: now.Add(time.Minute)}
+	s := schedule.State{Job: "j", Plan: "p", Now: now, Runs: []schedule.Run{r}}
+	require.NoError(t, (&jobsLsCmd{}).one(&printer{w: &out}, s, 1))
+	assert.Contains(t, out.String(), "\tstopped, to be repeated in 1m\t600ms\tone\t")
+	out.Reset()
+	require.NoError(t, (&jobsLsCmd{}).one(&printer{w: &out, asJSON: true}, s, 1))
+	assert.Contains(t, out.String(), `"ended":"2026-05-03T01:00:00.6Z"`)
+	assert.NotContains(t, out.String(), "1970")
 }
 
 func TestPathsListsATree(t *testing.T) {

@@ -165,6 +165,12 @@ func (p *program) rival() time.Time {
 	return time.Unix(0, n)
 }
 
+// livesOn checks that a process of the command beats when the rival has the key.
+func (p *program) livesOn(name string, rival time.Time) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.beats()[name].After(rival) }, pace.Of(10*time.Second), 10*time.Millisecond, "the %s", name)
+}
+
 // dead checks that the command's processes ended before the rival had the key, and did not
 // come back.
 func (p *program) dead(rival time.Time) {
