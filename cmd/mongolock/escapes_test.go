@@ -105,7 +105,7 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 			{"paths", "lock", "--try", path, "--", "true"}, {"paths", "break", path}, {"break", key, "--reason", "x"}, {"jobs", "run", "no" + evil},
 			{"show", "no" + evil, "--nosuch" + evil}, {"ls", "--db", "d" + evil}, {"--uri", "mongodb://" + evil, "ls"}, {"run", "k", "--ttl", evil, "--", "true"},
 		}
-		for _, args := range lists[:len(lists)] {
+		for _, args := range lists {
 			if i > 0 && i < len(controls())-1 && args[0] != "ls" && args[0] != "show" {
 				continue // the characters differ, the ways do not
 			}
