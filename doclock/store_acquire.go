@@ -302,18 +302,16 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	if from != nil {
 		which, where = append(which, from.ID), *from
 	}
-	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
-		image, err := s.takeOut(ctx, where, s.identified(bson.D{{Key: "$in", Value: which}}))
-		if err != nil {
-			return false, err
-		}
+	ctx, a := s.base.BeginUndo(ctx, claim.ID)
+	image, err := s.takeOut(ctx, where, s.identified(bson.D{{Key: "$in", Value: which}}))
+	if err == nil {
 		s.freed.add(where.Key, image.Image.Lookup("_id"))
 		s.forget(claim.ID)
 		if from != nil {
 			s.forget(from.ID)
 		}
-		return image.Found() || from != nil, nil
-	})
+	}
+	return s.base.Undone(a, image.Found() || from != nil, err)
 }
 
 // takeOut removes the holder from the document. If the old holder of a hand-over had something

@@ -115,18 +115,17 @@ func (m *mongoTree) end(ctx context.Context, now interval, r *record) (gone bool
 // takeBack removes a lock in the session of its attempt, so that a late command of the attempt
 // is refused.
 func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, err error) {
-	return m.base.Undo(ctx, token, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
-		now, err := m.clock(ctx, nil)
-		if err != nil {
-			return false, err
-		}
-		w, err := m.standing(ctx)
-		if err != nil {
-			return false, err
-		}
-		r, err := m.bury(ctx, w, now, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, stateReleased)
-		return r.Found(), err
-	})
+	ctx, a := m.base.BeginUndo(ctx, token)
+	var w word
+	var r command.Reply
+	now, err := m.clock(ctx, nil)
+	if err == nil {
+		w, err = m.standing(ctx)
+	}
+	if err == nil {
+		r, err = m.bury(ctx, w, now, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, stateReleased)
+	}
+	return m.base.Undone(a, r.Found(), err)
 }
 
 // tellLate tells watchers of a grant that was made with an old word. It reports whether the

@@ -175,24 +175,22 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 // add adds the lock, durably, as it is meant to stay. A late twin of the command that finds the
 // lock there changes only its time.
 func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcome) {
-	var mine *record
-	err := m.base.Try(ctx, l.Token, callBound, func(ctx context.Context, _ *command.Attempt) (certain bool, err error) {
-		by := m.base.Bearing()
-		now := clockOf(by)
-		l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
-		mine = &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
-		r, err := m.insert(ctx, l.Token, mine.encoded(m.name))
-		d.answered(r.Sent, r.Seen())
-		mine.sent, mine.got = r.Sent, r.Seen()
-		if err != nil {
-			err = command.RefusedOrUnknown(r, err)
-		}
-		return err == nil || sure(err), err
-	})
-	switch {
-	case err != nil && mine == nil: // nothing was sent
+	within, a, err := m.base.Begin(ctx, l.Token, callBound)
+	if err != nil { // nothing was sent
 		return nil, outcome{fault: err}
-	case err != nil:
+	}
+	by := m.base.Bearing()
+	now := clockOf(by)
+	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
+	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
+	r, err := m.insert(within, l.Token, mine.encoded(m.name))
+	d.answered(r.Sent, r.Seen())
+	mine.sent, mine.got = r.Sent, r.Seen()
+	if err != nil {
+		err = command.RefusedOrUnknown(r, err)
+	}
+	m.base.Over(a, err == nil || sure(err))
+	if err != nil {
 		return nil, outcome{fault: err, lock: l, claims: l.Token}
 	}
 	return mine, outcome{}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -277,17 +276,15 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	if err := knownMode(claim.Mode); err != nil {
 		return false, err
 	}
-	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, a *command.Attempt) (found bool, err error) {
-		left, err := s.cleanUp(ctx, claim, from, a.Rev)
-		if err != nil {
-			return false, err
-		}
+	ctx, a := s.base.BeginUndo(ctx, claim.ID)
+	left, err := s.cleanUp(ctx, claim, from, a.Rev)
+	if err == nil {
 		s.steps.Memory.Forget(claim.ID)
 		if from != nil {
 			s.steps.Memory.Forget(from.ID)
 		}
-		return left.Found(), nil
-	})
+	}
+	return s.base.Undone(a, left.Found(), err)
 }
 
 func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined int64) (left lease.Image, err error) {

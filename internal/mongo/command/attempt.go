@@ -75,19 +75,6 @@ func (c *Collection) Begin(ctx context.Context, id string, ttl time.Duration) (c
 	return mongo.NewSessionContext(ctx, a.session), a, nil
 }
 
-// Try makes the claim with that ID in an attempt of its own: with the attempt's session in the
-// context. claim reports whether the answer, err included, is certain; otherwise Undo goes on
-// with the attempt.
-func (c *Collection) Try(ctx context.Context, id string, ttl time.Duration, claim func(context.Context, *Attempt) (certain bool, err error)) error {
-	ctx, a, err := c.Begin(ctx, id, ttl)
-	if err != nil {
-		return err
-	}
-	certain, err := claim(ctx, a)
-	c.Over(a, certain)
-	return err
-}
-
 // Answered records that the server answered a write of the session: from now on it refuses what
 // was sent before. A write that was itself refused, slowly, may leave a twin.
 func (a *Attempt) Answered(r Reply, refused bool) { a.Twin = refused && r.Took > Slow && !a.Single }
@@ -120,8 +107,8 @@ func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 	return *a.session.OperationTime(), true
 }
 
-// Over ends an attempt whose answer is certain. It keeps any other attempt until that is
-// undone, or has run out.
+// Over ends an attempt whose answer, an error included, is certain. It keeps any other attempt until
+// that is undone, or has run out.
 func (c *Collection) Over(a *Attempt, certain bool) {
 	if certain {
 		a.end()
@@ -138,20 +125,25 @@ func (a *Attempt) end() {
 	}
 }
 
-// Undo runs the clean-up of the claim with that ID, in its session. The newer transaction
-// number makes the server refuse the claim if it comes later, even if the clean-up found
-// nothing. Where writes have no transaction numbers, finding nothing proves nothing, and the
-// clean-up is repeated. Removing the claim settles it, because it was sent only once.
+// BeginUndo begins the clean-up of the claim with that ID, and returns ctx with its session. The newer
+// transaction number makes the server refuse the claim if it comes later, even if the clean-up finds
+// nothing. End it with Undone.
 //
 // A claim without an unsettled attempt was answered for certain, has run out, or was never
 // made. In the last case it is refused from then on. Its clean-up has an attempt without a
 // session.
-func (c *Collection) Undo(ctx context.Context, id string, cleanUp func(context.Context, *Attempt) (found bool, err error)) (settled bool, err error) {
+func (c *Collection) BeginUndo(ctx context.Context, id string) (context.Context, *Attempt) {
 	a, pending := c.attempts.take(id)
 	if !pending {
 		a = &Attempt{id: id, life: undoneFor, undone: true}
 	}
-	found, err := cleanUp(mongo.NewSessionContext(ctx, a.session), a)
+	return mongo.NewSessionContext(ctx, a.session), a
+}
+
+// Undone ends a clean-up, which found the claim or did not, and reports whether it is settled. Where
+// writes have no transaction numbers, finding nothing proves nothing, and the clean-up is repeated.
+// Removing the claim settles it, because it was sent only once.
+func (c *Collection) Undone(a *Attempt, found bool, err error) (settled bool, _ error) {
 	settled = err == nil && (found || a.undone || c.Kind().Numbers && !a.Single)
 	c.Over(a, settled && !(a.undone && !found))
 	return settled, server.Classified(err)

@@ -15,28 +15,13 @@ import (
 
 // Claim is one findOneAndUpdate, whose filter matches nothing if the claim is refused.
 func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
-	sent := m.base.Clock.Now()
-	var t server.Tenure
-	var r reply
-	err := m.base.Try(ctx, c.ID, c.TTL, func(in context.Context, attempt *command.Attempt) (certain bool, err error) {
-		t = m.base.Tenure(c.TTL)
-		filter, err := m.filter(in, c)
-		if err != nil {
-			return true, err
-		}
-		r, err = m.modify(in, filter, c.update(t), after)
-		refused := err == nil && !r.Found()
-		attempt.Answered(r.Reply, refused)
-		switch {
-		case refused && attempt.Twin:
-			return false, errLate
-		case refused:
-			return true, ErrNotDue
-		case err != nil:
-			err = command.RefusedOrUnknown(r.Reply, err)
-		}
-		return err == nil || errors.Is(err, store.ErrNotApplied), err
-	})
+	within, attempt, err := m.base.Begin(ctx, c.ID, c.TTL)
+	if err != nil {
+		return Claimed{}, err
+	}
+	t := m.base.Tenure(c.TTL)
+	r, err := m.claim(within, attempt, c, t)
+	m.base.Over(attempt, err == nil || errors.Is(err, ErrNotDue) || errors.Is(err, store.ErrNotApplied))
 	switch {
 	case errors.Is(err, errLate):
 		return Claimed{}, m.refusedLate(ctx, c)
@@ -46,13 +31,33 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
-	won := Claimed{Left: m.left(t, sent, r), Began: r.doc.At, Number: r.doc.Seq}
+	won := Claimed{Left: m.left(t, attempt.Sent, r), Began: r.doc.At, Number: r.doc.Seq}
 	if won.Left == 0 { // its dates are of another clock, or the claim was late: again, by a new sample
 		if _, _, err := m.base.Hello(ctx); err == nil {
-			won.Left, _ = m.renew(ctx, c.Ref, c.TTL, false, sent)
+			won.Left, _ = m.renew(ctx, c.Ref, c.TTL, false, attempt.Sent)
 		}
 	}
 	return won, nil
+}
+
+// claim sends the claim in its attempt. A claim of which it says ErrNotDue was certainly not applied.
+func (m *Mongo) claim(ctx context.Context, attempt *command.Attempt, c Claim, t server.Tenure) (r reply, err error) {
+	filter, err := m.filter(ctx, c)
+	if err != nil {
+		return r, err
+	}
+	r, err = m.modify(ctx, filter, c.update(t), after)
+	refused := err == nil && !r.Found()
+	attempt.Answered(r.Reply, refused)
+	switch {
+	case refused && attempt.Twin:
+		err = errLate
+	case refused:
+		err = ErrNotDue
+	case err != nil:
+		err = command.RefusedOrUnknown(r.Reply, err)
+	}
+	return r, err
 }
 
 // left returns how long after sent a run that was written with this tenure is honoured.
@@ -215,17 +220,16 @@ func (m *Mongo) leaves(ref Ref, r Run) bson.E {
 
 // Undo leaves a claim by its ID, in the claim's session.
 func (m *Mongo) Undo(ctx context.Context, c Claim) (settled bool, err error) {
-	return m.base.Undo(ctx, c.ID, func(ctx context.Context, _ *command.Attempt) (found bool, err error) {
-		var r reply
-		if c.Back {
-			last := append(c.open(), bson.E{Key: "decided", Value: date(c.Run.Due)})
-			r, err = m.modify(ctx, last, bson.D{{Key: "$unset", Value: bson.D{{Key: "runs." + c.ID, Value: ""}}},
-				{Key: "$set", Value: bson.D{{Key: "decided", Value: date(c.Mark)}}}, {Key: "$inc", Value: bson.D{{Key: "open", Value: -1}}}, stamp}, after)
-		}
-		if err == nil && !r.Found() {
-			now := m.Now()
-			r, err = m.modify(ctx, c.open(), bson.D{m.leaves(c.Ref, Run{Outcome: Unbegun, Ended: now, Again: now}), stamp}, after)
-		}
-		return r.Found(), err
-	})
+	var r reply
+	ctx, a := m.base.BeginUndo(ctx, c.ID)
+	if c.Back {
+		last := append(c.open(), bson.E{Key: "decided", Value: date(c.Run.Due)})
+		r, err = m.modify(ctx, last, bson.D{{Key: "$unset", Value: bson.D{{Key: "runs." + c.ID, Value: ""}}},
+			{Key: "$set", Value: bson.D{{Key: "decided", Value: date(c.Mark)}}}, {Key: "$inc", Value: bson.D{{Key: "open", Value: -1}}}, stamp}, after)
+	}
+	if err == nil && !r.Found() {
+		now := m.Now()
+		r, err = m.modify(ctx, c.open(), bson.D{m.leaves(c.Ref, Run{Outcome: Unbegun, Ended: now, Again: now}), stamp}, after)
+	}
+	return m.base.Undone(a, r.Found(), err)
 }
