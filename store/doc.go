@@ -81,8 +81,8 @@
 // IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024 bytes. Every context
 // has a deadline, except those of Watch and List. A call that writes never gets the caller's own
 // context, but one that carries the caller's values (a store strips driver sessions from it
-// itself). A batch of renewals has at most 1,000 entries and names no ID twice; each holder has at
-// most one renewal under way, and at most one release. A grant that arrives after its deadline is
+// itself). A batch of renewals has at most 1,000 entries and names no ID twice; a holder has at
+// most one release under way, but may have several renewals, of which the last may be applied first. A grant that arrives after its deadline is
 // given back. A claim whose outcome is unknown is undone: Undo is repeated until it settles or the
 // TTL is over, one call at a time. Break removes a holder only after a Break has marked it.
 package store

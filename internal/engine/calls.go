@@ -112,17 +112,16 @@ func (e *Engine) attempted(h *Hold, end func(Outcome)) {
 
 // renew sends a renewal.
 func (e *Engine) renew(call *Call) {
-	values, name, t := context.Background(), "", (*Terms)(nil)
+	name, t := "", (*Terms)(nil)
 	if len(call.Batch) == 1 {
-		h := call.Batch[0]
-		values, name, t = h.outside.values, h.Ref.Key, h.Terms
+		name, t = call.Batch[0].Ref.Key, call.Batch[0].Terms
 	}
-	end := e.observeAside(values, OpRenew, name, t)
+	end := e.observeAside(call.outside.ctx, OpRenew, name, t)
 	request := make([]store.Renewal, len(call.Batch))
 	for i, h := range call.Batch {
 		request[i] = store.Renewal{Ref: h.Ref, TTL: h.Terms.TTL}
 	}
-	call.Answers = e.store.Renew(e.within(values, call), request)
+	call.Answers = e.store.Renew(call.outside.ctx, request)
 	call.outside.cancel()
 	ready := e.decide(Event{Kind: Answered, Call: call})
 	if e.config.Observer != nil {

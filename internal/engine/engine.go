@@ -117,8 +117,13 @@ func (e *Engine) decide(event Event) *Ready {
 		e.watchdog.Watch()
 	}
 	for _, call := range ready.Calls {
-		if call.by != nil { // it may be cut off from now on
+		switch { // those that may be cut off from now on
+		case call.by != nil:
 			e.within(call.by.outside.ctx, call)
+		case len(call.Batch) == 1:
+			e.within(call.Batch[0].outside.values, call)
+		case call.Batch != nil:
+			e.within(context.Background(), call)
 		}
 	}
 	if ready.At != 0 && (e.rings == 0 || ready.At < e.rings) {
@@ -406,7 +411,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // Close ends every lease, gives their holders one margin to stop, and waits until all is given back, cleaned up and
 // left, at most the margin and releaseBound.
 func (e *Engine) Close() error {
-	e.Drain()
+	e.step(Event{Kind: Drain})
 	e.reader.End() // nobody waits any more, and a store may take a moment to end its feed
 	all := e.Holds()
 	e.step(Event{Kind: Shut})
@@ -425,8 +430,8 @@ func (e *Engine) Close() error {
 	case <-idle:
 	case <-giveUp.C:
 		e.step(Event{Kind: Cut})
-		e.background.Cut()
 	}
+	e.background.Cut() // renewals too, which nobody waits for
 	e.reader.Close()
 	e.mu.Lock()
 	if e.timer != nil {

@@ -187,6 +187,15 @@ func (c *core) end(h *Hold, cause error) bool {
 	h.err = cause
 	c.set(&h.alarm, 0)
 	c.unplan(h)
+	for _, call := range []*Call{h.renewing, h.slower} {
+		if call != nil && len(call.asked) > 0 { // those who asked need not wait for it
+			c.answerAll(h, call.asked, cause)
+		}
+	}
+	if len(h.wants) > 0 {
+		c.answerAll(h, h.wants, cause)
+		h.wants = nil
+	}
 	if h.outside.done != nil {
 		close(h.outside.done)
 	}

@@ -189,13 +189,19 @@ func (call *Call) ring(c *core) {
 	c.health.gotNone()
 	var failed []*Hold
 	for _, h := range call.Batch {
-		if h.renewing != call || h.err != nil || h.term.over(c.now) || h.Terms.NoRenewal {
+		if h.renewing != call || h.err != nil || h.term.over(c.now) {
 			continue
 		}
-		if h.slower != nil && !slices.Contains(c.ready.Cut, h.slower) { // two are enough: each has a connection
-			c.ready.Cut = append(c.ready.Cut, h.slower)
+		if h.slower != nil { // two are enough: each has a connection
+			if !slices.Contains(c.ready.Cut, h.slower) {
+				c.ready.Cut = append(c.ready.Cut, h.slower)
+			}
+			c.answerAll(h, h.slower.asked, errSlow)
 		}
-		h.slower, failed = call, append(failed, h)
+		h.slower = call
+		if !h.Terms.NoRenewal {
+			failed = append(failed, h)
+		}
 	}
 	c.goOnAfter(call, failed, errSlow)
 }
@@ -258,7 +264,7 @@ func (c *core) renewedOne(h *Hold, call *Call, answer store.Renewed) (again bool
 		if !h.Terms.NoRenewal {
 			c.plan(h, due)
 		}
-		if h.slower != nil {
+		if h.slower != nil && h.slower.Sent < call.Sent {
 			c.answerAll(h, h.slower.asked, nil)
 		}
 	default:
@@ -295,13 +301,8 @@ func (c *core) goOnAfter(call *Call, failed []*Hold, err error) {
 			continue
 		}
 		h.renewing = nil
-		switch {
-		case len(h.wants) == 0:
-		case h.err == nil:
+		if len(h.wants) > 0 {
 			c.renewNow(h, nil) // there is no repetition before
-		default:
-			c.answerAll(h, h.wants, h.err)
-			h.wants = nil
 		}
 	}
 	if len(failed) > 0 {

@@ -57,6 +57,23 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotWaitForARenewalThatHangs(t *testing.T) {
+	for _, released := range []bool{true, false} {
+		lab.Test(t, func(t *testing.T, b *lab.Store) {
+			c := connect(b)
+			l := acquire(t, c, "k")
+			b.On(lab.Renew, lab.Hang)
+			time.Sleep(10*time.Second + time.Millisecond)
+			if released {
+				release(t, l)
+			}
+			start := time.Now()
+			assert.NoError(t, c.Close())
+			assert.LessOrEqual(t, time.Since(start), time.Second, "the margin")
+		})
+	}
+}
+
 func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)

@@ -252,6 +252,35 @@ func TestARenewalGoesOnWhenItsCallerGivesUp(t *testing.T) {
 
 // Each of 200 leases is renewed or detached by its holder shortly before the client renews it, so
 // nothing of the first bulk is left to the client. The bulks behind that one hold other leases.
+// Renewals go side by side. The second is answered when a third, for a later caller, is slow too.
+func TestRenewIsNotAnsweredByARenewalThatBeganBeforeIt(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l := acquire(t, newClient(t, b), "k", mongolock.TTL(6*time.Second))
+		start, n := time.Now(), 0
+		b.On(lab.Renew, func(ctx context.Context, c *lab.Call) error {
+			if n++; n != 2 {
+				return lab.Hang(ctx, c)
+			}
+			time.Sleep(3500*time.Millisecond - time.Since(start))
+			return c.Do()
+		})
+		go func() { _ = l.Renew(t.Context()) }()
+		time.Sleep(time.Second)
+		require.Error(t, l.Renew(t.Context()), "only one was answered, which was sent at 0.6 s")
+		assert.Greater(t, time.Since(start), 3500*time.Millisecond)
+		require.NoError(t, l.Err())
+	})
+}
+
+func TestRenewReturnsWhenItsLeaseEnds(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		l, start := acquire(t, newClient(t, b), "k", mongolock.TTL(time.Second), mongolock.NoRenewal()), time.Now()
+		b.On(lab.Renew, lab.Hang)
+		require.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
+		assert.Equal(t, 900*time.Millisecond, time.Since(start))
+	})
+}
+
 func TestManyLeasesMayFallDueWhileTheirHoldersRenewThem(t *testing.T) {
 	for how, call := range map[string]func(t *testing.T, l *mongolock.Lease) (then error){
 		"Renew": func(t *testing.T, l *mongolock.Lease) error {
