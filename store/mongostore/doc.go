@@ -13,7 +13,7 @@
 // needs.
 //
 // The documents and the commands are explained in docs/internals/design.md §3 and §4. commands.go has
-// the commands, in the order of the table there, and acquire.go the loop in which claims use them.
+// the commands, in the order of the table there, and store.go the loop in which claims use them.
 //
 // The steps that doclock shares (renewals, grants, the line, what a refusal means) belong to
 // internal/mongo/lease. The collection under the library's own concerns and the session of a claim

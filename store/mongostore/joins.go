@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/server"
@@ -16,8 +15,6 @@ type joinGates struct {
 	mu     sync.Mutex // protects gates and shared; never held across a command
 	gates  map[string]*joinGate
 	shared swept.Map[string, server.Moment] // keys found shared, and until when that counts
-
-	lost atomic.Int64 // joins that lost a race, for the tests
 }
 
 // A joinGate is a one-slot semaphore: sending into inside enters it.

@@ -223,9 +223,9 @@ func TestReadersThatAreOfferedTheKeyLoseNoRace(t *testing.T) {
 	c := exclusiveClaim("k", time.Minute)
 	f.acquire(f.store, c)
 	const readers = 8
-	stores, claims := make([]*Store, readers), make([]store.Claim, readers)
+	stores, claims, taps := make([]*Store, readers), make([]store.Claim, readers), make([]testserver.Tap, readers)
 	for i := range claims {
-		stores[i] = f.another()
+		stores[i] = f.another(taps[i].On)
 		claims[i] = anew(f.waits(stores[i], sharedClaim("k", time.Minute)))
 		claims[i].Offered = true
 	}
@@ -233,9 +233,10 @@ func TestReadersThatAreOfferedTheKeyLoseNoRace(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range claims {
 		all.Go(func() {
+			taps[i].Take()
 			_, err := stores[i].Acquire(f.ctx(), claims[i])
 			assert.NoError(t, err)
-			assert.Zero(t, stores[i].joins.lost.Load(), "races lost")
+			assert.Equal(t, []string{"findAndModify", "findAndModify"}, taps[i].TakeNames(), "it keeps its place, and joins")
 		})
 	}
 	all.Wait()

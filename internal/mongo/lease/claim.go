@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"slices"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -105,17 +104,6 @@ func (c *Claim) confirm(ctx context.Context) (Image, error) {
 		err = server.ErrNoTrace
 	}
 	return image, err
-}
-
-// left returns how long after sent a holder that was written with this tenure may be trusted, by a
-// server time that was drawn after it was sent. Where shards have clocks of their own no date
-// counts: rivals wait until the holder was silent for its TTL, from when it was written on, by their
-// own clocks and with the drift of both.
-func (s *Steps) left(t Tenure, sent, drawn server.Moment, at time.Time) time.Duration {
-	if s.Coll.ManyClocks() {
-		return t.TTL
-	}
-	return s.Coll.Left(t, sent, drawn, at)
 }
 
 // correct writes a grant's expiry again if a clock far behind the server's wrote it: the

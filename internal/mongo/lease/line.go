@@ -236,12 +236,6 @@ func (c *Claim) makeRoom(ctx context.Context, seen store.Status) (bool, error) {
 	return true, err
 }
 
-// StepOut takes a place out of the line of the document that ours finds.
-func (s *Steps) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image, error) {
-	u := command.Change{}.Add("$pull", s.Path.Among(p)).Unset(s.Path.place(p))
-	return s.Send(ctx, Command{Step: StepOut, To: s.Coll.Soft, Filter: append(slices.Clip(ours), s.Path.Among(p)), Update: append(bson.D(u), s.Path.Timed())})
-}
-
 // Pass returns what a grant to a claim whose turn it is (store.Status.Turn) has to compare, and
 // what it takes out of the line, as the line was seen: the claim's place, and before it those that
 // do not count, or are passed. A place that its waiter was seen at since counts again.

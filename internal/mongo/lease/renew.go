@@ -150,7 +150,8 @@ func (r *Renewing) sendOne(ctx context.Context) bool {
 func (r *Renewing) sendMany(ctx context.Context) bool {
 	coll, models := r.steps.Coll, make([]mongo.WriteModel, len(r.Which))
 	for n := range models {
-		models[n] = r.steps.model(r.command(n))
+		c := r.command(n)
+		models[n] = &mongo.UpdateOneModel{Filter: command.ByID(c.Filter), Update: c.Update}
 	}
 	within, cancel := partOf(ctx)
 	r.drawn = coll.Clock.Now()
@@ -175,11 +176,6 @@ func (r *Renewing) sendMany(ctx context.Context) bool {
 		r.settle(nil)
 	}
 	return false
-}
-
-// model returns a command as one of a bulk.
-func (s *Steps) model(c Command) mongo.WriteModel {
-	return &mongo.UpdateOneModel{Filter: command.ByID(c.Filter), Update: c.Update}
 }
 
 // Read answers the renewals of the round by their documents, in their order.
