@@ -175,7 +175,7 @@ TRIALS := ^(TestTheStoreKeepsItsContract|TestEveryClaimHoldsOnAServer|TestTheSto
 TRIED  := ./store/mongostore ./internal/test/system ./doclock
 .PHONY: try
 try: $(DEVMONGO) bin/testreport ## use: can the server at URI=mongodb://… carry locks?
-	@[ -n "$(URI)" ] || { echo 'make try URI=mongodb://…'; exit 2; }
+	@[ -n "$${URI:-}" ] || { echo 'make try URI=mongodb://…'; exit 2; }
 	@echo 'It writes to collections of its own in the database mongolock_test, and drops them.'
 	@MONGODB_URI="$$URI" $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
 

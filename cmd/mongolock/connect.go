@@ -195,7 +195,7 @@ func (a *app) reach() (*deployment, error) {
 		return nil, exitf(exitUsage, "%s: %s", c.source, c.redact(sentence(err)))
 	}
 	d := &deployment{client: client, uri: cs, opts: opts, db: client.Database(cmp.Or(c.DB, cs.Database, "mongolock"))}
-	if err := d.ping(a.ctx, reachFor); err != nil {
+	if err := ping(a.ctx, client, reachFor); err != nil {
 		go d.close() // a server that does not answer need not be told
 		switch {
 		case refusesUser(err):
@@ -209,11 +209,11 @@ func (a *app) reach() (*deployment, error) {
 }
 
 // ping returns in time, whatever the driver does.
-func (d *deployment) ping(ctx context.Context, within time.Duration) error {
+func ping(ctx context.Context, client *mongo.Client, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { answer <- d.client.Ping(ctx, readpref.Primary()) }() // ends with ctx
+	go func() { answer <- client.Ping(ctx, readpref.Primary()) }() // ends with ctx
 	select {
 	case err := <-answer:
 		return err

@@ -92,9 +92,7 @@ var checks = []check{
 	{"index", (*exam).index},
 	{"wake-ups", (*exam).wakeUps},
 	{"a lock's life", (*exam).life},
-	{"held longest", (*exam).longest},
-	{"dead holders", (*exam).dead},
-	{"waiting", (*exam).waiting},
+	{"", (*exam).keys}, // three lines from one look
 	{"left behind", (*exam).leftBehind},
 }
 

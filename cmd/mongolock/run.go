@@ -145,6 +145,11 @@ func (c *runCmd) Run(a *app) error {
 	}
 	lease, err := acquire(a.ctx, c.Key, c.terms().all...)
 	if err != nil {
+		if c.Wait != nil && a.ctx.Err() == nil && ping(a.ctx, coll.Database().Client(), time.Second) != nil {
+			a.ends = nil // its place in line gets stale by itself
+			c.giveBack(a, coll, mine)
+			return c.unknown(err)
+		}
 		_ = client.Close() // a claim whose outcome is unknown is undone
 		c.giveBack(a, coll, mine)
 		return c.refused(err)
@@ -159,10 +164,21 @@ func (c *runCmd) Run(a *app) error {
 	return err
 }
 
+// unknown is refused if the server no longer answers, so that nobody takes what it said last for what is.
+func (c *runCmd) unknown(err error) error {
+	var held *mongolock.HeldError
+	if errors.As(err, &held) {
+		return exitf(exitUnreachable, "%s was held%s, and the server no longer answers", c.Key, by(held))
+	}
+	return exitf(exitUnreachable, "the server no longer answers: whether %s is held is not known", c.Key)
+}
+
 // refused returns the error of a command that was not run.
 func (c *runCmd) refused(err error) error {
 	var held *mongolock.HeldError
 	switch {
+	case c.Wait != nil && !errors.As(err, &held) && strings.Contains(err.Error(), "MaxWait exceeded"): // a claim was under way
+		return exitf(exitTimeout, "%s was not granted within %v: %s", c.Key, *c.Wait, reason(err))
 	case !errors.As(err, &held), !c.Try && c.Wait == nil: // a signal has ended the wait
 		return err
 	case c.Held != nil:

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -373,4 +374,45 @@ func (p *program) pathRival() time.Time {
 	n, err := strconv.ParseInt(strings.TrimSpace(r.out.String()), 10, 64)
 	require.NoError(p.t, err)
 	return time.Unix(0, n)
+}
+
+// It ends when it was to end, and says what is known: not that the key is held.
+func TestAWaitEndsInTimeThoughTheServerIsSilent(t *testing.T) {
+	p := newProgram(t)
+	_, err := p.owner("billing-7").Acquire(t.Context(), "k")
+	require.NoError(t, err)
+	proxy := faultproxy.New(t, testserver.URI(t))
+	a := p.through(proxy).start("run", "--wait", "3s", "-E", "0", "k", "--", "true")
+	begun := time.Now()
+	require.Eventually(t, func() bool { return strings.Contains(p.prints("show", "k"), "waiter\t") }, pace.Of(10*time.Second), 20*time.Millisecond)
+	proxy.Silence()
+	assert.Equal(t, exitUnreachable, a.code())
+	assert.Less(t, time.Since(begun), pace.Of(6*time.Second))
+	assert.Regexp(t, `^mongolock: k was held by billing-7 .*, and the server no longer answers\n$`, a.out.String())
+}
+
+// The password stays out of the command's environment, unless it is asked for.
+func TestACommandDoesNotInheritThePassword(t *testing.T) {
+	secret := "mongodb://ada:hunter2@h/?authSource=admin"
+	for uri, want := range map[string]int{secret: 0, "mongodb://h/": 1} {
+		t.Setenv("MONGOLOCK_URI", uri)
+		t.Setenv("MONGODB_URI", uri)
+		task := &task{taskFlags: &taskFlags{}}
+		assert.Equal(t, 2*want, strings.Count(strings.Join(task.environment(), "\n"), uri), uri)
+		task.PassURI = true
+		assert.Equal(t, 2, strings.Count(strings.Join(task.environment(), "\n"), uri), uri)
+	}
+}
+
+func TestAServerThatIsSilentIsTold(t *testing.T) {
+	p := newProgram(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	a := p.start("--uri", "mongodb://"+listener.Addr().String(), "ls")
+	b := p.start("--uri", "mongodb://"+listener.Addr().String()+"/?replicaSet=rs7", "ls")
+	assert.Equal(t, exitUnreachable, a.code())
+	assert.Contains(t, a.out.String(), listener.Addr().String()+" is silent, or no primary")
+	assert.Equal(t, exitUnreachable, b.code())
+	assert.Contains(t, b.out.String(), "or not of the replica set rs7")
 }
