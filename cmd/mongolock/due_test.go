@@ -257,3 +257,15 @@ func TestTheZoneOfTheHostIsNamedOrAskedFor(t *testing.T) {
 		assert.NoError(t, (&runCmd{At: "CRON_TZ=UTC 0 3 * * *"}).checkAt(), tz)
 	}
 }
+
+// Other hosts may have the interpreter that this one has not.
+func TestADueTimeIsGivenBackIfTheCommandCannotBeExecuted(t *testing.T) {
+	p := newProgram(t)
+	require.NoError(t, os.WriteFile(p.dir+"/report", []byte("#!/usr/bin/no-such-interpreter\n"), 0o700))
+	a := p.start("run", "--at", "0 3 * * *", "nightly", "--", "./report")
+	assert.Equal(t, exitNotRun, a.code())
+	assert.Equal(t, "mongolock: ./report: no such file or directory\n", a.out.String())
+	b := p.start("run", "--at", "0 3 * * *", "nightly", "--", "echo", "ran")
+	assert.Equal(t, 0, b.code())
+	assert.Equal(t, "ran\n", b.out.String())
+}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,8 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 func TestMain(m *testing.M) {
@@ -128,3 +132,20 @@ func condition(name string) (bool, error) {
 
 // matches reports whether a text has a part that matches a pattern.
 func matches(text, pattern string) bool { return regexp.MustCompile(pattern).MatchString(text) }
+
+// A file's name need not be UTF-8.
+func TestAnArgumentReachesTheCommandAsItWasTyped(t *testing.T) {
+	c := &cli{}
+	k, err := parser(c, io.Discard, io.Discard)
+	require.NoError(t, err)
+	_, err = k.Parse([]string{"run", "k", "--", "rm", "a\xffb"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"rm", "a\xffb"}, c.Run.Command)
+}
+
+// It may pass, and whoever calls this again should: 64 is what is not tried again.
+func TestANameServersErrorIsNotWrongUsage(t *testing.T) {
+	_, _, err := (&connection{URI: "mongodb+srv://nohost.invalid"}).options()
+	code, _ := verdict(err)
+	assert.Equal(t, exitUnreachable, code, "%v", err)
+}
