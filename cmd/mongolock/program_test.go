@@ -126,7 +126,7 @@ func glob(pattern string) []string {
 // stubborn is a command whose two processes ignore SIGTERM and write the time, in
 // nanoseconds, to two files for as long as they live, or until there is a file named over.
 const stubborn = `trap "" TERM
-beat() { while [ ! -e over ]; do date +%s%N >> $1; sleep 0.01; done; }
+beat() { while [ ! -e over ]; do date +%s%N >> $1 || break; sleep 0.01; done; }
 beat child &
 beat parent`
 

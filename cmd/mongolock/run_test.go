@@ -35,7 +35,7 @@ func TestALostLeaseEndsTheProcessGroupBeforeARivalIsGranted(t *testing.T) {
 }
 
 // leave is what these scripts begin with: each has a step in another process group, as one that timeout bounds.
-const leave = `beat() { while [ ! -e over ]; do date +%s%N >> $1; sleep 0.01; done; }; export -f beat
+const leave = `beat() { while [ ! -e over ]; do date +%s%N >> $1 || break; sleep 0.01; done; }; export -f beat
 `
 
 var leavers = map[string]string{
