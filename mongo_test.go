@@ -77,6 +77,19 @@ func TestAnotherClientOfTheCollectionIsRefusedAHeldKey(t *testing.T) {
 	assert.Equal(t, "first", held.Holders[0].Owner)
 }
 
+func TestCloseWaitsForNothingIfNoServerWasReached(t *testing.T) {
+	conn := testserver.Connect(t, "mongodb://127.0.0.1:1")
+	client, err := mongolock.New(conn.Database("d").Collection("c"), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = client.Acquire(ctx, "k")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	start := time.Now()
+	assert.NoError(t, client.Close())
+	assert.Less(t, time.Since(start), pace.Of(time.Second), "it waited for a place in a line that nobody joined")
+}
+
 func TestNewOnANilCollectionIsRefused(t *testing.T) {
 	_, err := mongolock.New(nil, mongolock.TTL(time.Nanosecond))
 	assert.ErrorContains(t, err, "New: the collection is nil")

@@ -61,8 +61,7 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 		s.remember(c.ID, granted{key: c.Key, doc: doc.Lookup("_id"), residue: readMarks(doc, string(s.lock)).residue()})
 		r.docs.Store(c.ID, doc)
 	}
-	s.base.Over(a, err == nil || store.IsCertain(err))
-	return g, err
+	return g, claimed.Over(err)
 }
 
 // acquire locks a document. One that is offered to the claim is taken without a look. One that is

@@ -40,8 +40,8 @@
 //  8. Verdict or fault. [HeldError], [MismatchError], [BrokenError], [ErrGone],
 //     [ErrForeign] and [ErrTooLarge] are verdicts ([IsVerdict]): nothing was applied
 //     and nothing will be. Of the other errors, one that matches [ErrNotApplied]
-//     left no trace ([IsCertain]); any other call may have been applied, or may be
-//     applied later.
+//     left no trace ([IsCertain]), but for a place in line if it matches [ErrPlaceUnknown];
+//     any other call may have been applied, or may be applied later.
 //  9. Context. A call returns soon after its context ends, starts nothing that
 //     outlives it, does not log and does not sleep.
 //  10. Foreign records. A record that is not of this library, or of a newer version of

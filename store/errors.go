@@ -31,6 +31,10 @@ var (
 	// ErrNotApplied is joined to a fault that certainly left no trace.
 	ErrNotApplied = errors.New("mongolock: not applied")
 
+	// ErrPlaceUnknown is joined to a fault of a claim that was not applied, if its place may be
+	// in the line all the same.
+	ErrPlaceUnknown = errors.New("mongolock: its place may be in line")
+
 	// ErrDisconnected is joined to a fault after which no call of this store can
 	// succeed any more: the connection under it was closed for good.
 	ErrDisconnected = errors.New("mongolock: disconnected for good")

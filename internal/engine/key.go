@@ -555,10 +555,9 @@ func (c *core) refusedTo(w *Caller, call *Call, err error) {
 	c.poke(q)
 }
 
-// mayStand reports whether the place of a claim that failed may be in the line. A claim that was not applied may
-// have joined it all the same, before the command that failed.
+// mayStand reports whether the place of a claim that failed may be in the line.
 func mayStand(err error) bool {
-	return !store.IsVerdict(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, store.ErrDisconnected)
+	return !errors.Is(err, ErrClosed) && !errors.Is(err, store.ErrDisconnected) && (!store.IsCertain(err) || errors.Is(err, store.ErrPlaceUnknown))
 }
 
 // notGranted gives up the place of a claim that was answered when its caller had left. After a fault it may

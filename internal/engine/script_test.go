@@ -683,6 +683,9 @@ func (s *script) answer(call *Call, text string) {
 		call.Err = context.DeadlineExceeded
 	case "is not applied", "are not applied":
 		call.Err = fmt.Errorf("%w: %w", errFault, store.ErrNotApplied)
+		if rest == "its place may stand" {
+			call.Err = fmt.Errorf("%w (%w)", call.Err, store.ErrPlaceUnknown)
+		}
 	case "is gone":
 		call.Err = store.ErrGone
 	case "is broken":

@@ -37,8 +37,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 		return store.Grant{}, err
 	}
 	g, err := s.claim(within, claim)
-	s.base.Over(claim.Attempt, err == nil || store.IsCertain(err))
-	if err == nil {
+	if err = claim.Over(err); err == nil {
 		s.indexOnce(ctx, claim, g)
 	}
 	return g, err
@@ -243,8 +242,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		return store.Grant{}, err
 	}
 	g, err := s.transfer(ctx, from, c)
-	s.base.Over(c.Attempt, err == nil || store.IsCertain(err))
-	return g, err
+	return g, c.Over(err)
 }
 
 func (s *Store) transfer(ctx context.Context, from store.Ref, c *lease.Claim) (store.Grant, error) {

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -21,7 +23,17 @@ type Claim struct {
 	Ours    bson.D // that, if it is a lock of this library
 
 	Stands  bool  // the line was joined, or the place in it refreshed; once is enough
+	placed  bool  // a command of its place was sent
 	Granted Image // the document as the grant left it
+}
+
+// Over ends the attempt of the claim, which has come to err, and returns that: the place may be in line.
+func (c *Claim) Over(err error) error {
+	c.Steps.Coll.Over(c.Attempt, err == nil || store.IsCertain(err))
+	if c.placed && errors.Is(err, store.ErrNotApplied) {
+		err = fmt.Errorf("%w (%w)", err, store.ErrPlaceUnknown)
+	}
+	return err
 }
 
 // A Tenure is what a claim or a renewal writes.

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -193,6 +194,7 @@ func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u comm
 	if err == nil {
 		c.Attempt.Answered(image.Reply, false)
 	}
+	c.placed = c.placed || !store.IsCertain(server.Classified(err))
 	return image, err
 }
 
