@@ -110,8 +110,10 @@ func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 // Over ends an attempt whose answer, an error included, is certain. It keeps any other attempt until
 // that is undone, or has run out.
 func (c *Collection) Over(a *Attempt, certain bool) {
+	if certain && a.session != nil {
+		a.session.EndSession(context.Background()) // the session has no transaction, so nothing is sent
+	}
 	if certain {
-		a.end()
 		return
 	}
 	now := c.Clock.Now()

@@ -194,7 +194,7 @@ func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u comm
 	if err == nil {
 		c.Attempt.Answered(image.Reply, false)
 	}
-	c.placed = c.placed || !store.IsCertain(server.Classified(err))
+	c.placed = c.placed || err == nil || !store.IsCertain(server.Classified(err))
 	return image, err
 }
 
