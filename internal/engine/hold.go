@@ -276,9 +276,6 @@ func (c *core) sendRelease(h *Hold, first bool, until moment) {
 // released handles the store's answer to a release.
 func (c *core) released(call *Call) {
 	h, e, err := call.hold, call.Released, call.Err
-	if h.state == settled { // a renewal has shown meanwhile that it is gone
-		return
-	}
 	if err != nil && !store.IsVerdict(err) {
 		unknown := !store.IsCertain(err)
 		h.inDoubt = h.inDoubt || unknown
@@ -383,7 +380,6 @@ func (c *core) transferred(call *Call) {
 			c.deliver(w, call.hold, nil)
 		}
 		c.settled(h, nil)
-	case h.state == settled:
 	case store.IsCertain(err):
 		call.goesOn = true
 		c.sendRelease(h, false, call.Sent.Add(h.bound))

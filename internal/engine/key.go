@@ -148,6 +148,9 @@ func (c *core) leave(w *Caller, err error) {
 		held := &store.HeldError{Status: c.status(q)}
 		held.Here = c.has(q, held.Holders)
 		w.refused = w.refused || q.head.refused
+		if q.holder == nil && q.view.Seen == nil && c.full() { // it waits for what this client cleans up
+			w.fault = errFull
+		}
 		if q.head == w && q.view.In {
 			held.Place = q.view.Place
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/internal/test/kit/lab"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -322,7 +323,7 @@ func TestNoCallUnderTheClientsLock(t *testing.T) {
 				}()
 				select {
 				case <-free:
-				case <-time.After(200 * time.Millisecond):
+				case <-time.After(pace.Of(200 * time.Millisecond)):
 					locked++
 				}
 			}
