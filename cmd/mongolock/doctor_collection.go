@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -70,56 +69,44 @@ func expired(id string) bson.D {
 func (x *exam) rights(ctx context.Context) []finding {
 	id := x.scratch + ":rights"
 	where := bson.D{{Key: "_id", Value: id}}
-	tries := []struct {
-		right, without string
-		try            func() error
-	}{
-		{"find", "nothing works", func() error {
-			err := x.coll.FindOne(ctx, where).Err()
-			if errors.Is(err, mongo.ErrNoDocuments) {
-				err = nil
-			}
-			return err
-		}},
-		{"insert", "no key can be taken", func() error { _, err := x.coll.InsertOne(ctx, expired(id)); return err }},
-		{"update", "no key can be taken or renewed", func() error {
-			_, err := x.coll.UpdateOne(ctx, where, bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}})
-			return err
-		}},
-		{"remove", "nothing can be released: keys stay taken until they run out", func() error { _, err := x.coll.DeleteOne(ctx, where); return err }},
-	}
 	var all []finding
 	var have []string
-	for _, t := range tries {
-		switch err := t.try(); {
-		case err == nil:
-			have = append(have, t.right)
+	try := func(right, without string, err error) {
+		switch {
+		case err == nil || errors.Is(err, mongo.ErrNoDocuments):
+			have = append(have, right)
 		case refusesUser(err):
-			all = append(all, finding{"rights", failure, fmt.Sprintf("without the right to %s: %s", t.right, t.without), "grant " + t.right + " on " + x.coll.Name() + " (docs/reference.md has the role)"})
+			all = append(all, fail("grant "+right+" on "+x.coll.Name()+" (docs/reference.md has the role)", "without the right to %s: %s", right, without)...)
 		default:
-			all = append(all, finding{"rights", failure, fmt.Sprintf("%s fails: %s", t.right, reason(err)), whatToDo(err)})
+			all = append(all, fail(whatToDo(err), "%s fails: %s", right, reason(err))...)
 		}
 	}
+	try("find", "nothing works", x.coll.FindOne(ctx, where).Err())
+	_, err := x.coll.InsertOne(ctx, expired(id))
+	try("insert", "no key can be taken", err)
+	_, err = x.coll.UpdateOne(ctx, where, bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}})
+	try("update", "no key can be taken or renewed", err)
+	_, err = x.coll.DeleteOne(ctx, where)
+	try("remove", "nothing can be released: keys stay taken until they run out", err)
 	if len(have) > 0 {
-		all = append([]finding{{"rights", ok, "may " + strings.Join(have, ", "), ""}}, all...)
+		all = append(fine("may %s", strings.Join(have, ", ")), all...)
 	}
 	return all
 }
 
-// whatToDo returns advice for an error of the server.
+// advice has what to do about errors of the server, by their codes.
+var advice = map[int]string{
+	14031: "the server's disk is full: no lock can be taken, renewed or given back until there is room",
+	10107: "the server is not the primary: is an election going on?",
+	91:    "the server is shutting down",
+	64:    "a majority of the members does not acknowledge writes in time: are enough of them up?",
+	100:   "the set has too few members for a majority",
+}
+
 func whatToDo(err error) string {
 	var refused mongo.ServerError
-	if !errors.As(err, &refused) {
-		return ""
-	}
-	for code, do := range map[int]string{
-		14031: "the server's disk is full: no lock can be taken, renewed or given back until there is room",
-		10107: "the server is not the primary: is an election going on?",
-		91:    "the server is shutting down",
-		64:    "a majority of the members does not acknowledge writes in time: are enough of them up?",
-		100:   "the set has too few members for a majority",
-	} {
-		if refused.HasErrorCode(code) {
+	for code, do := range advice {
+		if errors.As(err, &refused) && refused.HasErrorCode(code) {
 			return do
 		}
 	}
@@ -158,13 +145,13 @@ func (x *exam) index(ctx context.Context) []finding {
 		return warn("grant listIndexes to see it", "whether the TTL index is there cannot be seen: %s", reason(err))
 	}
 	for _, spec := range specs {
-		if spec.Name != name {
-			continue
-		}
-		if spec.ExpireAfterSeconds == nil || *spec.ExpireAfterSeconds < 600 {
+		switch {
+		case spec.Name != name:
+		case spec.ExpireAfterSeconds == nil || *spec.ExpireAfterSeconds < 600:
 			return fail("drop it and create it again (docs/recipes.js)", "the index %s removes locks too soon, or not by time", name)
+		default:
+			return fine("the TTL index is there: what crashed holders leave is removed after %v", time.Duration(*spec.ExpireAfterSeconds)*time.Second)
 		}
-		return fine("the TTL index is there: what crashed holders leave is removed after %v", time.Duration(*spec.ExpireAfterSeconds)*time.Second)
 	}
 	if x.facts.Product == "FerretDB" {
 		return warn("remove what ran out by hand now and then", "no TTL index: the server has none")
@@ -175,12 +162,9 @@ func (x *exam) index(ctx context.Context) []finding {
 // wakeUps checks whether waiters hear of a key that becomes free.
 func (x *exam) wakeUps(ctx context.Context) []finding {
 	poll := "without wake-ups waiters poll, up to a second late"
-	if x.woke {
-		specs, err := x.d.db.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: x.wakes().Name()}})
-		if err == nil && len(specs) > 0 {
-			if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
-				return warn("drop it: the next client that waits makes it again", "the collection %s is not capped: %s", x.wakes().Name(), poll)
-			}
+	if specs, err := x.d.db.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: x.wakes().Name()}}); x.woke && err == nil && len(specs) > 0 {
+		if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
+			return warn("drop it: the next client that waits makes it again", "the collection %s is not capped: %s", x.wakes().Name(), poll)
 		}
 	}
 	feed, err := mongostore.FeedOn(x.coll)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,11 +112,11 @@ func (x *exam) traps(context.Context) []finding {
 		if t.Name == "standalone" {
 			continue // the check topology has reported it
 		}
-		l := warning
+		f := finding{"trap", warning, t.Name + ": " + t.Says + ": " + t.Why, t.Do}
 		if t.Grave {
-			l = failure
+			f.Level = failure
 		}
-		all = append(all, finding{"trap", l, t.Name + ": " + t.Says + ": " + t.Why, t.Do})
+		all = append(all, f)
 	}
 	if all == nil {
 		return fine("none of the known ones")
@@ -133,7 +135,9 @@ type tick struct {
 // clocks compares the clocks of all members. It asks each directly, without a user, because
 // hello needs none. Through a router it can ask only the router's own.
 func (x *exam) clocks(ctx context.Context) []finding {
-	hosts := members(x.hello)
+	var members struct{ Hosts, Passives, Arbiters []string }
+	_ = bson.Unmarshal(x.hello, &members) // none, if the server does not say
+	hosts := slices.Concat(members.Hosts, members.Passives, members.Arbiters)
 	if len(hosts) == 0 {
 		hosts = x.d.uri.Hosts[:min(1, len(x.d.uri.Hosts))]
 	}
@@ -146,36 +150,16 @@ func (x *exam) clocks(ctx context.Context) []finding {
 	for range hosts {
 		t := <-ticks
 		if t.err != nil {
-			all = append(all, finding{"clocks", warning, fmt.Sprintf("%s does not tell its clock: %s", t.host, reason(t.err)), "a member that cannot be reached from here cannot be judged: run doctor where it can"})
+			all = append(all, warn("a member that cannot be reached from here cannot be judged: run doctor where it can", "%s does not tell its clock: %s", t.host, reason(t.err))...)
 			continue
 		}
 		heard = append(heard, t)
 	}
-	slices.SortFunc(heard, func(a, b tick) int { return strings.Compare(a.host, b.host) })
 	if len(heard) == 0 {
 		return all
 	}
+	slices.SortFunc(heard, func(a, b tick) int { return strings.Compare(a.host, b.host) })
 	return append(all, x.spread(heard)...)
-}
-
-func members(hello bson.Raw) []string {
-	var all []string
-	for _, field := range []string{"hosts", "passives", "arbiters"} {
-		array, isArray := hello.Lookup(field).ArrayOK()
-		if !isArray {
-			continue
-		}
-		values, err := array.Values()
-		if err != nil {
-			continue
-		}
-		for _, v := range values {
-			if host, isText := v.StringValueOK(); isText {
-				all = append(all, host)
-			}
-		}
-	}
-	return all
 }
 
 // clockOf asks a member five times and keeps the interval that all answers allow.
@@ -190,26 +174,20 @@ func (x *exam) clockOf(ctx context.Context, host string) tick {
 	if err != nil {
 		return tick{host: host, err: err}
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = client.Disconnect(ctx)
-	}()
+	defer (&deployment{client: client}).close()
 	t := tick{host: host, least: -1 << 62, most: 1 << 62}
 	for range 5 {
 		sent := time.Now()
-		reply, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}, options.RunCmd().SetReadPreference(readpref.Nearest())).Raw()
+		var reply struct{ LocalTime *bson.DateTime }
+		err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}, options.RunCmd().SetReadPreference(readpref.Nearest())).Decode(&reply)
 		got := time.Now()
+		if err == nil && reply.LocalTime == nil {
+			err = errors.New("the server does not tell its time")
+		}
 		if err != nil {
-			t.err = err
-			return t
+			return tick{host: host, err: err}
 		}
-		millis, isTime := reply.Lookup("localTime").DateTimeOK()
-		if !isTime {
-			t.err = fmt.Errorf("the server does not tell its time")
-			return t
-		}
-		at := time.UnixMilli(millis) // cut to the millisecond
+		at := reply.LocalTime.Time() // cut to the millisecond
 		t.least = max(t.least, at.Sub(got))
 		t.most = min(t.most, at.Add(time.Millisecond).Sub(sent))
 	}
@@ -226,17 +204,10 @@ func (x *exam) spread(heard []tick) []finding {
 		t := heard[0]
 		return fine("one clock (%s), to ±%s: there is no other to differ from", t.host, span((t.most-t.least)/2))
 	}
-	ahead, behind := heard[0], heard[0]
-	var unsure time.Duration
-	for _, t := range heard {
-		unsure = max(unsure, (t.most-t.least)/2)
-		if t.least+t.most > ahead.least+ahead.most {
-			ahead = t
-		}
-		if t.least+t.most < behind.least+behind.most {
-			behind = t
-		}
-	}
+	middle := func(a, b tick) int { return cmp.Compare(a.least+a.most, b.least+b.most) }
+	behind, ahead := slices.MinFunc(heard, middle), slices.MaxFunc(heard, middle)
+	wide := slices.MaxFunc(heard, func(a, b tick) int { return cmp.Compare(a.most-a.least, b.most-b.least) })
+	unsure := (wide.most - wide.least) / 2
 	apart := (ahead.least + ahead.most - behind.least - behind.most) / 2
 	certain := max(0, ahead.least-behind.most)
 	text := fmt.Sprintf("%d members are %s apart (±%s)", len(heard), span(apart), span(unsure))

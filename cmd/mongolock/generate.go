@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -153,92 +154,40 @@ func synopsis(cmd *kong.Node) string {
 	return name + " [flags]" + strings.Replace(rest, "<command> ...", "[--] <command> ...", 1)
 }
 
-// A manCmd is `mongolock man`.
-type manCmd struct{}
-
-// Run prints the page.
-func (*manCmd) Run(a *app) error { return a.text("page", manPage(a.model)) }
-
 func firstSentence(s string) string {
 	s, _, _ = strings.Cut(s, ". ")
 	return strings.TrimSuffix(s, ".")
 }
 
-// manPage returns the page in the older macros man(7).
-func manPage(model *kong.Application) string {
-	var b strings.Builder
-	text := strings.NewReplacer("\\", "\\e", "-", "\\-", "\n.", "\n\\&.", "\n'", "\n\\&'")
-	para := func(s string) {
-		indented := false
-		for line := range strings.SplitSeq(s, "\n") {
-			is := strings.HasPrefix(line, "   ")
-			switch {
-			case is && !indented:
-				b.WriteString(".PP\n.nf\n")
-			case !is && indented:
-				b.WriteString(".fi\n")
-			}
-			indented = is
-			if strings.TrimSpace(line) == "" {
-				if !is {
-					b.WriteString(".PP\n")
-				}
-				continue
-			}
-			b.WriteString(strings.TrimPrefix(text.Replace("\n"+line), "\n") + "\n")
-		}
-		if indented {
-			b.WriteString(".fi\n")
-		}
-	}
-	flags := func(of []*kong.Flag) {
-		for _, f := range visible(of) {
-			name := "--" + f.Name
-			if f.Short != 0 {
-				name = "-" + string(f.Short) + ", " + name
-			}
-			if !f.IsBool() {
-				name += "=" + f.FormatPlaceHolder()
-			}
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", text.Replace(name), text.Replace(helpOf(f)))
-		}
-	}
-	b.WriteString(".\\\" Made by mongolock man.\n.TH MONGOLOCK 1\n.SH NAME\nmongolock \\- distributed locks on MongoDB\n.SH SYNOPSIS\n")
-	var leaves []*kong.Node // of a group, those within it
-	for _, c := range commands(model.Node) {
-		if len(c.Children) == 0 {
-			leaves = append(leaves, c)
-		}
-		leaves = append(leaves, c.Children...)
-	}
-	for _, c := range leaves {
-		fmt.Fprintf(&b, ".br\n\\fBmongolock\\fR %s\n", text.Replace(synopsis(c)))
-	}
-	b.WriteString(".SH DESCRIPTION\n")
-	para(model.Help)
-	b.WriteString(".SH OPTIONS\n")
-	flags(model.Flags)
-	b.WriteString(".SH COMMANDS\n")
-	for _, c := range leaves {
-		fmt.Fprintf(&b, ".SS %s\n%s\n", text.Replace(strings.TrimPrefix(c.FullPath(), "mongolock ")), text.Replace(c.Help))
-		if c.Detail != "" {
-			b.WriteString(".PP\n")
-			para(c.Detail)
-		}
-		for _, arg := range c.Positional {
-			fmt.Fprintf(&b, ".TP\n\\fI%s\\fR\n%s\n", text.Replace(arg.Name), text.Replace(arg.Help))
-		}
-		flags(c.Flags)
-	}
-	b.WriteString(".SH EXIT STATUS\n")
-	para(strings.TrimPrefix(exitHelp, "Exit codes:\n"))
-	return b.String()
-}
+// A manCmd is `mongolock man`.
+type manCmd struct{}
 
-// helpOf returns a flag's help, with the variables that set it.
-func helpOf(f *kong.Flag) string {
-	if len(f.Envs) == 0 || strings.Contains(f.Help, "$"+f.Envs[0]) {
-		return f.Help
+// Run prints the page, which has the help of the program and of each command as it is.
+func (*manCmd) Run(a *app) error {
+	var b strings.Builder
+	text := strings.NewReplacer("\\", "\\e", "-", "\\-", "\n.", "\n\\&.", "\n'", "\n\\&'", "…", "...")
+	b.WriteString(".\\\" Made by mongolock man.\n.TH MONGOLOCK 1\n.SH NAME\nmongolock \\- distributed locks on MongoDB\n")
+	section := func(head string, words ...string) error {
+		var of strings.Builder
+		k, err := parser(&cli{}, &of, &of)
+		if err != nil {
+			return err
+		}
+		k.Exit = func(int) {}
+		_, _ = k.Parse(append(words, "--help")) // after the help it finds that arguments are missing
+		fmt.Fprintf(&b, "%s\n.nf\n%s.fi\n", head, strings.TrimPrefix(text.Replace("\n"+of.String()), "\n"))
+		return nil
 	}
-	return f.Help + " ($" + strings.Join(f.Envs, ", $") + ")"
+	err := section(".SH DESCRIPTION")
+	b.WriteString(".SH COMMANDS\n")
+	for _, c := range commands(a.model.Node) {
+		for _, leaf := range append([]*kong.Node{c}, c.Children...) {
+			words := strings.Fields(strings.TrimPrefix(leaf.FullPath(), "mongolock "))
+			err = errors.Join(err, section(".SS "+text.Replace(strings.Join(words, " ")), words...))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return a.text("page", b.String())
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -39,8 +39,7 @@ type lookout struct {
 	deaf   int           // looks in a row without a feed
 	said   string        // the state that was last printed
 
-	mu  sync.Mutex // protects why
-	why error      // why the feed was lost
+	why atomic.Value // why the feed was lost: a string
 }
 
 func newLookout(ctx context.Context, prefix string, every *time.Duration, wakes *mongo.Collection, feed store.Feed) *lookout {
@@ -48,11 +47,7 @@ func newLookout(ctx context.Context, prefix string, every *time.Duration, wakes 
 	if every != nil {
 		l.every = *every
 	}
-	l.feed = follow.New(ctx, feed, store.Audience{}, l.heard, func(loss follow.Loss) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.why = loss.Err
-	})
+	l.feed = follow.New(ctx, feed, store.Audience{}, l.heard, func(loss follow.Loss) { l.why.Store(fmt.Sprint(loss.Err)) })
 	return l
 }
 
@@ -134,18 +129,14 @@ func (l *lookout) state() (text string, news bool) {
 }
 
 func (l *lookout) reason() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	why, lost := l.why.Load().(string)
 	switch {
 	case l.unseen != nil:
 		return fmt.Sprintf("as the collections cannot be listed (%s), and opening %s would make it", sentence(l.unseen), l.wakes.Name())
 	case !l.joined:
 		return fmt.Sprintf("as nobody has waited here yet (there is no collection %s)", l.wakes.Database().Name()+"."+l.wakes.Name())
-	case l.why != nil:
-		return "as wake-ups are not heard (" + sentence(l.why) + ")"
+	case lost:
+		return "as wake-ups are not heard (" + why + ")"
 	}
 	return "as wake-ups are not heard yet"
 }
-
-// close ends the feed.
-func (l *lookout) close() { l.feed.Close() }

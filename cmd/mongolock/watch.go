@@ -184,7 +184,7 @@ func (c *watchCmd) Run(a *app) error {
 		return err
 	}
 	out := newLookout(a.ctx, c.Prefix, c.Every, locks.Database().Collection(locks.Name()+".wake"), client.Feed())
-	defer out.close()
+	defer out.feed.Close()
 	p := a.printer(keyHeading...)
 	if p.tty && !c.Lines {
 		return c.screen(a, client, p, out)
