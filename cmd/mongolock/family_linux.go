@@ -79,21 +79,18 @@ func (f *family) marked(p process) bool {
 	return err == nil && f.mark != "" && bytes.Contains(environment, []byte(f.mark))
 }
 
-func (f *family) living() bool {
+func (f *family) look() (living bool, strays []string) {
 	members, err := f.members()
-	return err != nil && syscall.Kill(-f.group, 0) != syscall.ESRCH || len(members) > 0
-}
-
-// strays returns the names of the members that have left the group.
-func (f *family) strays() (names []string) {
-	members, _ := f.members() // without /proc none is known
+	if err != nil {
+		return processGroup(f.group).look()
+	}
 	for _, p := range members {
 		if p.group != f.group {
 			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid)) // it may have ended
-			names = append(names, fmt.Sprintf("%d (%s)", p.pid, bytes.TrimSpace(name)))
+			strays = append(strays, fmt.Sprintf("%d (%s)", p.pid, bytes.TrimSpace(name)))
 		}
 	}
-	return names
+	return len(members) > 0, strays
 }
 
 func (f *family) signal(all ...syscall.Signal) error {

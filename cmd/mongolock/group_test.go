@@ -34,12 +34,10 @@ func (g *fakeGroup) signal(all ...syscall.Signal) error {
 	return g.err
 }
 
-func (g *fakeGroup) living() bool {
+func (g *fakeGroup) look() (bool, []string) {
 	g.looks--
-	return g.looks >= 0
+	return g.looks >= 0, nil
 }
-
-func (g *fakeGroup) strays() []string { return nil }
 
 // lost is a lease that is lost.
 type lost struct{ over chan struct{} }

@@ -12,17 +12,17 @@ import (
 type group interface {
 	// signal sends signals to all members. The error is EPERM if there are some that this process may not signal.
 	signal(all ...syscall.Signal) error
-	// living reports whether there is a member that has not ended.
-	living() bool
-	// strays returns the names of the members that have left the command's process group.
-	strays() []string
+	// look reports whether there is a member that has not ended, and names those that have left the command's process
+	// group.
+	look() (living bool, strays []string)
 }
 
 // A processGroup is the process group with that ID.
 type processGroup int
 
-func (g processGroup) living() bool     { return !errors.Is(g.signal(0), syscall.ESRCH) }
-func (g processGroup) strays() []string { return nil }
+func (g processGroup) look() (living bool, strays []string) {
+	return !errors.Is(g.signal(0), syscall.ESRCH), nil
+}
 
 func (g processGroup) signal(all ...syscall.Signal) (err error) {
 	for _, s := range all {

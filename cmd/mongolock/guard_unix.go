@@ -169,7 +169,11 @@ func (w *watchman) act() bool {
 		w.kill = 0
 		return false
 	}
-	if w.gone = w.gone || !w.members.living(); w.gone {
+	if !w.gone {
+		living, _ := w.members.look()
+		w.gone = !living
+	}
+	if w.gone {
 		return w.orphan
 	}
 	if w.kill == 0 {

@@ -155,7 +155,7 @@ func (j *job) watch() error {
 			}
 			if slices.Contains(ending, s) {
 				j.told = true
-				j.group.living() // so that it is known whose children they are if the command ends first
+				j.group.look() // so that it is known whose children they are if the command ends first
 			}
 			j.tellForeign(processGroup(j.pid).signal(s.(syscall.Signal)))
 		case state := <-j.states:
@@ -164,10 +164,13 @@ func (j *job) watch() error {
 				continue
 			}
 			lost := j.lease.Err()
-			if left := j.group.strays(); lost == nil && !j.told && len(left) > 0 {
+			living, left := j.group.look()
+			if lost == nil && !j.told && len(left) > 0 {
 				j.t.tell("left", fmt.Sprintf("the command has ended and left processes, which are ended now: %s (env -u %s starts one that is not)", strings.Join(left, ", "), markName), nil)
 			}
-			j.settle(nil)
+			if j.retake(); living {
+				j.settle(nil)
+			}
 			switch {
 			case lost != nil:
 				return j.lost(lost)
@@ -221,10 +224,6 @@ const killTakes = time.Second
 // later, or half a margin after the lease's deadline if that is sooner. It returns when no
 // process is left. states reports the command's end; it is nil if the command has ended.
 func (j *job) settle(states <-chan syscall.WaitStatus) {
-	if states == nil && !j.group.living() {
-		j.retake()
-		return
-	}
 	j.guard.ending()
 	half := j.margin() / 2
 	now := j.clock.Now()
@@ -234,7 +233,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 	}
 	j.kill(syscall.SIGTERM, syscall.SIGCONT) // which lets stopped processes get the first
 	var killed monotonic.Moment              // none: not yet
-	told := false
+	told, pause := false, 2*time.Millisecond
 	for {
 		now := j.clock.Now()
 		if now >= last {
@@ -252,11 +251,13 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 		case <-j.signals: // it is being ended already
 		case <-j.children:
 			reap(j.pid, j.guard.pid)
-		case <-time.After(max(2*time.Millisecond, j.clock.Since(now))): // a look takes a while on a machine with many processes
+		case <-time.After(pause):
 		}
-		if states == nil && !j.group.living() {
+		looked := j.clock.Now()
+		if living, _ := j.group.look(); states == nil && !living {
 			break
 		}
+		pause = max(2*time.Millisecond, j.clock.Since(looked)) // a look takes a while on a machine with many processes
 		if killed != 0 && !told && now >= killed.Add(max(half, killTakes)) {
 			told = true
 			j.t.tell("alive", fmt.Sprintf("what the command (process group %d) has started does not end by SIGKILL; others may be granted %s", j.pid, j.key), nil)
