@@ -139,14 +139,12 @@ func (v *View) HeardOffer(now moment) {
 	v.turn, v.told, v.tries = true, now, 0
 }
 
-// HeardNext takes in a notice that the key is offered to those before us. If it was before, somebody
-// had it meanwhile.
+// HeardNext takes in a notice that the key is offered to those before us. If we knew, it is no news: a process that goes
+// may tell it once more. If somebody had the key meanwhile, the store passes nobody for us yet.
 func (v *View) HeardNext(now moment) {
-	if v.first != "" {
-		v.Away()
-		v.askAt = v.keep
+	if v.first == "" {
+		v.askAt = min(v.askAt, now.Add(v.grace(v.Place)))
 	}
-	v.askAt = min(v.askAt, now.Add(v.grace(v.Place)))
 }
 
 // Outside says that the line was full lately, when this process had its turn: the next is for those outside.

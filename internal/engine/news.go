@@ -471,7 +471,7 @@ func offers(name string, line []store.Place, n int) (all []store.Notice) {
 }
 
 // moved returns the notices of a key that is offered to n of a line, but was not released just now. So many behind
-// them look at once: they would take KindNext for a release, and begin to count anew.
+// them look at once: they would take KindNext for a release, and count from now.
 func moved(name string, waiting []store.Place, n, behind int) []store.Notice {
 	told := notices(store.KindOffered, name, waiting[:n])
 	return append(told, notices(store.KindMoved, name, waiting[n:min(n+behind, len(waiting))])...)

@@ -486,6 +486,25 @@ func TestThoseBehindTheDeadComeThoughTheFirstGaveUp(t *testing.T) {
 	})
 }
 
+// Whoever knows already that the key is free does not begin to count again when a process goes and tells it once more.
+func TestACloseDoesNotPutOffThoseBehindTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		held := acquire(t, newClient(t, mem), "k", mongolock.TTL(time.Hour))
+		dies(t, mem, 2)
+		next := inBackground(t.Context(), newClient(t, mem), "k")
+		time.Sleep(time.Second)
+		last := newClient(t, mem)
+		inBackground(t.Context(), last, "k")
+		time.Sleep(time.Second)
+		release(t, held)
+		start := time.Now()
+		time.Sleep(900 * time.Millisecond)
+		require.NoError(t, last.Close())
+		release(t, within(t, "the next", start, next, 1500*time.Millisecond))
+	})
+}
+
 // What Close says of keys that are free it says with no mutex locked, behind which the leaving of a line would wait.
 func TestCloseTellsTheLinesOfSeveralKeysAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
