@@ -194,7 +194,7 @@ fuzz: ## test: each fuzz test for FUZZ=20s
 			echo "· $$p $$f"; (cd $$p && go test . -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ)); done; done
 
 .PHONY: bench
-bench: ## test: the figures of docs/performance.md: 10 minutes
+bench: ## test: the figures of docs/internals/figures.md: 10 minutes
 	cd bench && go run -tags devmongo_light . -write
 
 # ARGS='-locks redis -rounds 1' narrows it, and writes nothing.

@@ -21,11 +21,7 @@ import (
 	"time"
 )
 
-// The page for users has the figures of a server that have a target, the other one all of them.
-const (
-	page      = "../docs/performance.md"
-	everyPage = "../docs/internals/figures.md"
-)
+const page = "../docs/internals/figures.md"
 
 func main() {
 	run := runAll
@@ -44,7 +40,7 @@ var (
 )
 
 func runAll() error {
-	write := flag.Bool("write", false, "put the tables into docs/performance.md and docs/internals/figures.md")
+	write := flag.Bool("write", false, "put the table into docs/internals/figures.md")
 	kind := flag.String("kind", "secantus", "the kind of server to measure on, see devmongo; empty: the first that this machine has")
 	rounds := flag.Int("rounds", 3, "how often to take the ratios that depend on the machine's state, spread over the run")
 	only := flag.String("only", "", "take only the figures of this part, by the name that is printed while it runs; nothing is written")
@@ -58,7 +54,7 @@ func runAll() error {
 	}
 	fmt.Fprintln(os.Stdout, "\n"+machine)
 	if *write && *only == "" {
-		return errors.Join(writePage(page, markdown(promised(all), machine)), writePage(everyPage, markdown(all, machine)))
+		return writePage(page, markdown(all, machine))
 	}
 	return nil
 }

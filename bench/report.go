@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 )
 
@@ -74,17 +73,6 @@ func show(w io.Writer, all []figure) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.name, f.value(), f.wanted(), f.verdict(), f.than)
 	}
 	return t.Flush()
-}
-
-// promised returns the figures that have a target, without details: what the users' page shows.
-func promised(all []figure) (some []figure) {
-	for _, f := range all {
-		if f.bound != noTarget {
-			f.than, _, _ = strings.Cut(f.than, ";")
-			some = append(some, f)
-		}
-	}
-	return some
 }
 
 // markdown formats a table for a page, with the machine below it.

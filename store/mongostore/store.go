@@ -231,8 +231,8 @@ func (s *Store) settle(ctx context.Context, c *lease.Claim, refusal error) error
 	return refusal
 }
 
-// Transfer puts a claim in the place of a live holder with one update: one trip for a release and a
-// grant, and no instant at which the key is free. If that finds no such holder, the document tells why.
+// Transfer puts a claim in the place of a live holder with one update. That is one trip for a release
+// and a grant, and leaves no instant at which the key is free. If that finds no such holder, the document tells why.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
 		return store.Grant{}, server.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
