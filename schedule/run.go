@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -74,7 +75,8 @@ type State struct {
 	Paused  bool      `json:"paused"`
 	Plan    string    `json:"plan"`
 	Decided time.Time `json:"decided,omitzero"` // every due time up to it is decided
-	Next    time.Time `json:"next,omitzero"`    // the due time after it; zero if there is none, or the plan cannot be read here
+	Next    time.Time `json:"next,omitzero"`    // the due time after it; zero if there is none, or with PlanErr
+	PlanErr error     `json:"-"`                // the plan cannot be read here; it matches ErrPlan
 	Runs    []Run     `json:"runs"`             // under way, sorted by due time; also those that wait to be repeated
 	Past    []Run     `json:"past"`             // ended, the latest first
 	Now     time.Time `json:"now"`              // the database's clock
@@ -83,11 +85,36 @@ type State struct {
 	Succeeded time.Time `json:"succeeded,omitzero"` // when a run last ended well
 }
 
-func stateOf(s jobs.State) State {
+// Overdue returns for how long the job has been waiting for a process. What waits is its next due time, also for the
+// end of a run under way, or a run that is over and was not repeated. If nothing does, or the job is paused, it is zero.
+func (s State) Overdue() time.Duration {
+	if s.Paused {
+		return 0
+	}
+	since := s.Now
+	if !s.Next.IsZero() {
+		since = earlier(since, s.Next)
+	}
+	for _, r := range s.Runs { // of one that is left ExpireAt is past
+		since = earlier(since, later(later(r.Began, r.ExpireAt), later(r.Ended, r.Again)))
+	}
+	return s.Now.Sub(since)
+}
+
+// Failing reports whether the last run that ended did not succeed. One that was stopped, and is repeated, does not count.
+func (s State) Failing() bool {
+	if slices.ContainsFunc(s.Runs, func(r Run) bool { return r.Outcome == Failed || r.Outcome == Panicked }) {
+		return true
+	}
+	return len(s.Past) > 0 && s.Past[0].Outcome != Succeeded && (s.Past[0].Outcome != Stopped || len(s.Runs) == 0)
+}
+
+func stateOf(s jobs.State, own Plan) State {
 	state := State{Job: s.Job, Known: s.Known, Paused: s.Paused, Decided: s.Decided, Now: s.Now, Tried: s.Tried, Succeeded: s.Succeeded}
 	if s.Known {
 		state.Plan = s.Plans[len(s.Plans)-1].Plan
-		if plans, err := readPlans(s.Plans, nil); err == nil {
+		var plans spans
+		if plans, state.PlanErr = readPlans(s.Plans, own); state.PlanErr == nil {
 			state.Next = plans.Next(later(s.Decided, plans.resumed()))
 			if s.Asked.After(s.Decided) && (state.Next.IsZero() || s.Asked.Before(state.Next)) {
 				state.Next = s.Asked

@@ -147,7 +147,7 @@ func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
 	if err != nil {
 		return State{}, wrap("read", name, err)
 	}
-	return stateOf(all[0]), nil
+	return stateOf(all[0], s.planOf(name)), nil
 }
 
 // Jobs yields all jobs that the database knows, sorted by name. An error that
@@ -166,7 +166,7 @@ func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 				return
 			}
 			for _, state := range all {
-				if state.Known && !yield(stateOf(state), nil) {
+				if state.Known && !yield(stateOf(state, s.planOf(state.Job)), nil) {
 					return
 				}
 			}
@@ -178,6 +178,16 @@ func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 }
 
 const chunkSize = 1000
+
+// planOf returns the plan that this process has for a job, or nil.
+func (s *Scheduler) planOf(name string) Plan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[name]; j != nil {
+		return j.plan
+	}
+	return nil
+}
 
 // RunNow makes now a due time of a job. A process that has the job claims it within 30 s, or when
 // the run under way has ended. A due time that comes in between will do as well. RunNow refuses a

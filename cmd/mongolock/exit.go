@@ -63,7 +63,8 @@ const exitHelp = `Exit codes:
    126    the command cannot be run
    127    there is no such command
    128+n  the command ended by signal n
-   1, 2   doctor: the worst line is a warning, a failure`
+   1, 2   doctor: the worst line is a warning, a failure
+   1-3    jobs check: see its help`
 
 // An exitError ends the program with a code.
 type exitError struct {

@@ -17,6 +17,7 @@ import (
 // A jobsCmd is `mongolock jobs`.
 type jobsCmd struct {
 	Ls     jobsLsCmd     `cmd:"" default:"withargs" help:"List jobs: when each is due next, what runs, how it ended."`
+	Check  jobsCheckCmd  `cmd:"" help:"Say whether jobs are overdue, missing or failing; for Nagios, cron and Healthchecks."`
 	Run    jobsRunCmd    `cmd:"" help:"Have a process that knows the job run it now."`
 	Pause  jobsPauseCmd  `cmd:"" help:"Keep a job from running until it is resumed."`
 	Resume jobsResumeCmd `cmd:"" help:"End a pause; what was due meanwhile is not made up."`
