@@ -49,9 +49,7 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 			return
 		}
 		s, ctx := l.store, command.Bare(ctx)
-		cursor, err := s.base.Soft.Find(ctx, both(f, bson.D{
-			{Key: s.path(fieldDone), Value: true}, {Key: s.path(fieldMark), Value: shape}, lease.Exists(s.path(fieldDead)),
-		}))
+		cursor, err := s.base.Soft.Find(ctx, s.deadOf(f))
 		if err != nil {
 			yield(Dead[T]{}, fmt.Errorf("doclock: dead: %w", err))
 			return

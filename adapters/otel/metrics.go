@@ -30,6 +30,7 @@ type meters struct {
 	inLine, cleanUps, clients   metric.Int64ObservableUpDownCounter
 	ahead                       metric.Int64ObservableGauge
 	oldestWait, oldestRenewal   metric.Float64ObservableGauge
+	signals
 }
 
 // measure makes the instruments.
@@ -80,7 +81,7 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.clients = number("lock.clients", "{client}", "Clients, schedulers and trees that are open.")
 	o.oldestWait = age("lock.wait.oldest", "How long the longest waiter has waited, candidates aside.")
 	o.oldestRenewal = age("lock.renewal.oldest", "How long ago the lease was renewed that has waited longest for its next renewal.")
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, o.signals.make(m))...); err != nil {
 		return err
 	}
 	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.inLine, o.ahead, o.cleanUps, o.clients,

@@ -50,7 +50,8 @@ const (
 	AttrToken      = attribute.Key("lock.token")      // the fencing token; of spans
 	AttrCount      = attribute.Key("lock.count")      // leases that were renewed; of spans
 	AttrLossCause  = attribute.Key("lock.loss.cause") // max_hold, stalled, broken, lost
-	AttrState      = attribute.Key("lock.state")      // held, unreleased
+	AttrState      = attribute.Key("lock.state")      // held, unreleased; of documents: claimable, claimed, dead
+	AttrJob        = attribute.Key("lock.job")        // of the metrics of Jobs
 	AttrFeedState  = attribute.Key("lock.feed.state") // live, opening, idle, none
 	AttrCollection = attribute.Key("lock.collection") // of commands: the collection of locks, or that of its wake-ups
 	AttrCommand    = attribute.Key("lock.command")    // findAndModify, find, update, …

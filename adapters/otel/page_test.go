@@ -75,7 +75,7 @@ func TestThePageListsEveryMetricAndAttribute(t *testing.T) {
 	}
 	attributes := []attribute.Key{
 		otellock.AttrSystem, otellock.AttrOperation, otellock.AttrOutcome, otellock.AttrKey, otellock.AttrMode, otellock.AttrToken,
-		otellock.AttrCount, otellock.AttrLossCause, otellock.AttrState, otellock.AttrFeedState, otellock.AttrCollection, otellock.AttrCommand, otellock.AttrErrorType,
+		otellock.AttrCount, otellock.AttrLossCause, otellock.AttrState, otellock.AttrJob, otellock.AttrFeedState, otellock.AttrCollection, otellock.AttrCommand, otellock.AttrErrorType,
 	}
 	for _, a := range attributes {
 		assert.Contains(t, rows, string(a))

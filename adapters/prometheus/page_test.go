@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	promlock "github.com/mongolock/mongolock/adapters/prometheus"
 )
 
 // described returns the names of all metrics of a collector.
@@ -16,6 +18,8 @@ func described(t *testing.T) map[string]bool {
 	t.Helper()
 	descs, names := make(chan *prometheus.Desc, 100), make(map[string]bool)
 	newCollector(t).Describe(descs)
+	promlock.Jobs("jobs", nil).Describe(descs)
+	promlock.Documents("outbox", nil).Describe(descs)
 	close(descs)
 	for d := range descs {
 		names[regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1]] = true
