@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
@@ -18,10 +20,22 @@ type documentsCmd struct {
 	Field     string `help:"The field that has the lock (default: lock)." default:"lock" placeholder:"NAME"`
 	All       bool   `help:"Also list documents whose holder has run out." xor:"which"`
 	Dead      bool   `help:"List the documents that were set aside after too many attempts (doclock.MaxAttempts)." xor:"which"`
+	Backlog   bool   `help:"Count the documents that a worker could claim, has, and was given too often, and show the oldest of the first." xor:"which"`
+	Filter    string `help:"With --backlog: only these documents, as the workers claim them." placeholder:"JSON"`
+	Came      string `help:"With --backlog: the field with the date on which a document came, or _id if that is an ObjectID." placeholder:"NAME"`
+
+	filter bson.D
 }
 
 func (c *documentsCmd) check() error {
-	return errors.Join(checkName("COLLECTION", c.Documents, 255), forbidden("COLLECTION", c.Documents, "$\x00"))
+	errs := []error{checkName("COLLECTION", c.Documents, 255), forbidden("COLLECTION", c.Documents, "$\x00")}
+	if !c.Backlog && c.Filter+c.Came != "" {
+		errs = append(errs, exitf(exitUsage, "--filter and --came: need --backlog"))
+	}
+	if err := bson.UnmarshalExtJSON([]byte(cmp.Or(c.Filter, "{}")), false, &c.filter); err != nil {
+		errs = append(errs, exitf(exitUsage, "--filter: %s", sentence(err)))
+	}
+	return errors.Join(errs...)
 }
 
 // Run lists locked documents.
@@ -36,6 +50,9 @@ func (c *documentsCmd) Run(a *app) error {
 		return exitf(exitUsage, "--field: %s", reason(err))
 	}
 	a.atEnd(func() { _ = docs.Close() }) // it holds nothing
+	if c.Backlog {
+		return c.backlog(a, coll, docs)
+	}
 	if c.Dead {
 		p := a.table(coll, "_id", "attempts", "set aside at")
 		return each(p, docs.Dead(a.ctx, bson.D{}), func(d doclock.Dead[bson.Raw]) error {
@@ -49,6 +66,34 @@ func (c *documentsCmd) Run(a *app) error {
 		v := viewOf(s)
 		return list.one(p, v, docView{idOf(s.Key), v})
 	})
+}
+
+// A backlogView says whether workers keep up.
+type backlogView struct {
+	Claimable int       `json:"claimable"`
+	Claimed   int       `json:"claimed"`
+	Dead      int       `json:"dead"`
+	Oldest    time.Time `json:"oldest,omitzero"`
+	Age       float64   `json:"ageSeconds"`
+	Now       time.Time `json:"now"`
+}
+
+func (c *documentsCmd) backlog(a *app, coll *mongo.Collection, docs *doclock.Locks[bson.Raw]) error {
+	b, err := docs.Backlog(a.ctx, c.filter, c.Came)
+	if err != nil && !errors.Is(err, doclock.ErrDecode) {
+		return err
+	}
+	if b.Claimable+b.Claimed+b.Dead == 0 {
+		a.missing(coll)
+	}
+	oldest := ""
+	if !b.Oldest.IsZero() {
+		oldest = span(b.Age())
+	}
+	p := a.printer("claimable", "oldest", "claimed", "dead")
+	v := backlogView{b.Claimable, b.Claimed, b.Dead, b.Oldest.UTC(), b.Age().Seconds(), b.Now.UTC()}
+	n := func(n int) cell { return cell{text: strconv.Itoa(n)} }
+	return errors.Join(p.row(v, n(b.Claimable), cell{text: oldest}, n(b.Claimed), n(b.Dead)), p.flush(), err)
 }
 
 // A deadView is a document that was set aside.

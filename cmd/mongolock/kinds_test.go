@@ -303,6 +303,21 @@ func TestDocumentsListsThoseThatWereSetAside(t *testing.T) {
 	require.Error(t, err, "it was claimed too often")
 	assert.Regexp(t, `^"order-17"\t\d\t[-0-9]+T[:0-9]+Z\n$`, p.prints("documents", "orders", "--dead"))
 	assert.Regexp(t, `^\{"_id":"order-17","attempts":\d,"at":"`, p.prints("documents", "orders", "--dead", "--output", "json"))
+
+	_, err = coll.InsertMany(t.Context(), []any{
+		bson.D{{Key: "_id", Value: 1}, {Key: "came", Value: time.Now().Add(-time.Hour)}}, bson.D{{Key: "_id", Value: 2}, {Key: "came", Value: time.Now()}},
+		bson.D{{Key: "_id", Value: 3}, {Key: "came", Value: time.Now().Add(-49 * time.Hour)}},
+	})
+	require.NoError(t, err)
+	_, err = orders.Acquire(t.Context(), doclock.ID(1))
+	require.NoError(t, err)
+	assert.Equal(t, "2\t2d1h\t1\t1\n", p.prints("documents", "orders", "--backlog", "--came", "came"))
+	assert.Equal(t, "1\t\t0\t0\n", p.prints("documents", "orders", "--backlog", "--filter", `{"_id":3}`))
+	assert.Regexp(t, `^\{"claimable":2,"claimed":1,"dead":1,"oldest":"[^"]+","ageSeconds":1764\d\d[.\d]*,"now":"[^"]+"\}\n$`, p.prints("documents", "orders", "--backlog", "--came", "came", "--output", "json"))
+	undated := p.start("documents", "orders", "--backlog", "--came", "cmae")
+	assert.Equal(t, exitFailed, undated.code())
+	assert.Contains(t, undated.out.String(), "2\t\t1\t1\n")
+	assert.Contains(t, undated.out.String(), "cmae of that with _id ")
 }
 
 // A name that could steer the terminal is shown quoted.
