@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/store"
 )
@@ -28,30 +29,45 @@ import (
 //
 // A waiting Claim looks every 50 ms at first, then less often, down to once a second. A call of
 // Announce wakes it. If the database is out of reach, Claim fails at first; once it waits, it
-// rides out faults. A document that the server refuses to change, as its size or the collection's
-// validator forbids it, is an error, and is then left alone for a minute.
+// rides out faults. When MaxWait is over the error matches ErrNoWork, if the last look found none.
+// A document that does not decode, or that the server refuses to change, as its size or the collection's
+// validator forbids it, is an error, and is then left alone: for a minute, and each time for twice as long.
 func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
+	terms, err := inside.TermsOf(l.client, "document", l.with(opts))
+	if err != nil || terms.MaxWait <= 0 {
+		return l.claimNext(ctx, filter, sort, opts)
+	}
+	within, cancel := context.WithTimeoutCause(ctx, terms.MaxWait, errWaited)
+	defer cancel()
+	return l.claimNext(within, filter, sort, opts)
+}
+
+var errWaited = errors.New("MaxWait exceeded")
+
+// claimNext is Claim without a MaxWait.
+func (l *Locks[T]) claimNext(ctx context.Context, filter, sort any, opts []mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
 		return nil, err
 	}
 	p.waiters.enter()
 	defer p.waiters.leave()
-	var fault error // the last one that was ridden out
+	var last error // ErrNoWork, or the fault that was ridden out
 	for waited := false; ; waited = true {
 		c, err := l.try(ctx, p, opts)
 		switch {
 		case err == nil:
 			return c, nil
 		case errors.Is(err, ErrNoWork):
-			fault = nil
+			last = ErrNoWork
+		case ctx.Err() != nil && passes(err): // the look was cut off
 		case !waited || !passes(err):
 			return nil, err
-		case ctx.Err() == nil: // otherwise the caller's context cut the look off
-			fault = err
+		default:
+			last = err
 		}
 		if err := l.pools.sleep(ctx, p); err != nil {
-			return nil, gaveUp(p, err, fault)
+			return nil, gaveUp(ctx, p, err, last)
 		}
 	}
 }
@@ -63,12 +79,20 @@ func passes(err error) bool {
 		!errors.Is(err, mongolock.ErrClosed) && !errors.Is(err, mongolock.ErrDisconnected)
 }
 
-// gaveUp returns the error of a claim whose wait is over. It does not match ErrNoWork, which
-// belongs to TryClaim. It says why the wait ended, and what kept the claim waiting.
-func gaveUp(p *pool, err, fault error) error {
+// gaveUp returns the error of a claim whose wait is over, with what kept the claim waiting. It matches
+// ErrNoWork, which otherwise belongs to TryClaim, if MaxWait ended the wait, and then no context's error.
+func gaveUp(ctx context.Context, p *pool, err, last error) error {
+	waited := context.Cause(ctx) == errWaited //nolint:errorlint // it is the cause itself
+	if waited {
+		err = errWaited
+	}
 	err = fmt.Errorf("doclock: claim: %w", err)
-	if fault != nil {
-		err = fmt.Errorf("%w; last fault: %w", err, fault)
+	switch {
+	case last == nil:
+	case last != ErrNoWork: //nolint:errorlint // as above
+		err = fmt.Errorf("%w; last fault: %w", err, last)
+	case waited:
+		err = fmt.Errorf("%w: %w", err, ErrNoWork)
 	}
 	if foreign := p.passedOver(); foreign != nil {
 		err = fmt.Errorf("%w; passed over: %w", err, foreign)
@@ -185,19 +209,22 @@ func hasCode(err error, codes ...int) bool {
 	return errors.As(err, &server) && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
-// EnsureClaimIndex creates the index that makes claims by filter and sort fast, unless it
-// exists. It is on the filter's fields, the lock's mark of completion, the sort's fields
-// and the lock's expiry. It needs the right to create an index.
+// EnsureClaimIndex creates the indexes that make claims by filter and sort fast, unless they exist. One is on the
+// filter's fields, the lock's mark of completion, the sort's fields and the lock's times. If there is a sort, the other
+// has no sort's fields: by it an idle worker skips what is put off. It needs the right to create an index.
 func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error {
-	keys, err := l.store.claimIndex(filter, sort)
-	if err != nil {
-		return err
+	var models []mongo.IndexModel
+	for _, by := range []any{sort, nil} {
+		keys, err := l.store.claimIndex(filter, by)
+		if err != nil {
+			return err
+		}
+		models = append(models, mongo.IndexModel{Keys: keys, Options: options.Index().SetName(indexName(keys))})
+		if sort == nil {
+			break
+		}
 	}
-	coll := l.store.base.Soft
-	_, err = coll.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
-		Keys: keys, Options: options.Index().SetName(indexName(keys)),
-	})
-	if err != nil {
+	if _, err := l.store.base.Soft.Indexes().CreateMany(command.Bare(ctx), models); err != nil {
 		return fmt.Errorf("doclock: ensure index: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/lab"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 )
@@ -310,4 +312,39 @@ func TestADocumentThatIsMarkedAsNotDoneIsClaimed(t *testing.T) {
 			require.NoError(t, locks.Close())
 		})
 	}
+}
+
+func TestAClaimWaitsForMaxWaitAtMost(t *testing.T) {
+	for name, opts := range map[string][]mongolock.AcquireOption{"of the call": {mongolock.MaxWait(time.Second)}, "of With": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				locks := locksOn[order](t, newReplicaSet(0).collection(t), With(mongolock.MaxWait(3*time.Second)))
+				began := time.Now()
+				_, err := locks.Claim(t.Context(), ready, nil, opts...)
+				require.ErrorIs(t, err, ErrNoWork)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.EqualError(t, err, "doclock: claim: MaxWait exceeded: doclock: nothing to claim")
+				want := 3 * time.Second
+				if opts != nil {
+					want = time.Second
+				}
+				assert.InDelta(t, want, time.Since(began), float64(100*time.Millisecond))
+				require.NoError(t, locks.Close())
+			})
+		})
+	}
+}
+
+// Workers wait for as long as it takes.
+func TestMaxWaitDoesNotDisturbAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		var said lab.Text
+		locks := locksOn[order](t, coll, With(mongolock.MaxWait(time.Second)), WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, locks.Work(ctx, 2, ready, nil, func(context.Context, *Claimed[order]) error { return nil }))
+		assert.Empty(t, said.String())
+		require.NoError(t, locks.Close())
+	})
 }

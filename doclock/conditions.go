@@ -70,12 +70,13 @@ func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
 }
 
 // foreignOf returns the filter of those of a filter's documents that claims pass over because
-// foreign content stands in the lock's place. It asks for the mark of completion first: so the
-// claim's index skips all completed documents.
-func (s *docStore) foreignOf(filter bson.Raw) bson.D {
+// foreign content stands in the lock's place. It asks for the mark of completion first, and for what is not put
+// off: so the claim's index skips all others.
+func (s *docStore) foreignOf(filter bson.Raw, now time.Time) bson.D {
 	return both(filter, bson.D{
 		s.notDone(),
 		{Key: "$and", Value: bson.A{bson.D{
+			s.past(fieldReadyAt, now),
 			lease.Exists(string(s.lock)),
 			{Key: "$or", Value: bson.A{
 				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
@@ -176,4 +177,25 @@ type operations chan mongolock.Op
 func (o operations) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
 	o <- of.Op
 	return ctx, func(mongolock.Outcome) {}
+}
+
+func TestATypeWhoseValuesAreNoDocumentsIsRefused(t *testing.T) {
+	coll := newReplicaSet(0).collection(t)
+	_, err := New[int](coll)
+	require.ErrorContains(t, err, "doclock: New: values of type int are no documents: ")
+	_, err = New[string](coll)
+	require.ErrorContains(t, err, "values of type string are no documents")
+	for _, err := range []error{
+		of[bson.D](coll), of[bson.M](coll), of[bson.Raw](coll), of[any](coll), of[*order](coll), of[order](coll), of[map[string]int](coll),
+	} {
+		assert.NoError(t, err)
+	}
+}
+
+func of[T any](coll *mongo.Collection) error {
+	l, err := New[T](coll)
+	if err == nil {
+		err = l.Close()
+	}
+	return err
 }

@@ -17,10 +17,12 @@ const (
 	windowMost  = 1024        // most documents that any other look finds
 	windowAge   = time.Second // how long the result of a look is used
 
-	badFor   = time.Minute      // how long a document that does not decode, cannot be claimed, or is missed again and again, is left alone
+	badFor   = time.Minute      // how long a document that does not decode, cannot be claimed, or is missed again and again, is left alone; doubled each time
+	badMost  = time.Hour        // … and at most
 	maxMiss  = 64               // documents that one attempt of a claim misses at most
 	badAfter = 3                // … and how often the same one
-	lookFor  = 10 * time.Second // how often a look for foreign locks is due
+	lookFor  = 10 * time.Second // how often a look for foreign locks is due, and one far ahead that finds nothing
+	farMost  = 1 << 16          // most documents that one find of a look far ahead reads
 	maxPools = 64               // pools that are remembered
 )
 
@@ -48,12 +50,19 @@ type pool struct {
 	looking  chan struct{}        // closed when the look under way is over
 	looks    uint64               // looks that were begun
 	drawn    map[string]uint64    // by the _id of a drawn document: the last look that may still show it
-	bad      map[string]time.Time // by the _id of a document that is left alone: until when
+	bad      map[string]leftAlone // by the _id of a document that is left alone
+	farAt    time.Time            // when a look far ahead is due
 	lookedAt time.Time            // when foreign locks were last looked for
 	foreign  error                // the foreign lock that was found
 	used     time.Time            // when a claim last asked for the pool
 
 	waiters waiters
+}
+
+// A leftAlone says until when a document is left alone, and for how long it was.
+type leftAlone struct {
+	until time.Time
+	pause time.Duration
 }
 
 // holders are the holders that are over and have not left, by the _ids of their documents.
@@ -64,7 +73,7 @@ const drawing = ^uint64(0)
 
 func newPool(s *docStore, filter, sort bson.Raw) *pool {
 	return &pool{store: s, filter: filter, sort: sort, reach: 1,
-		drawn: map[string]uint64{}, bad: map[string]time.Time{}, waiters: newWaiters()}
+		drawn: map[string]uint64{}, bad: map[string]leftAlone{}, waiters: newWaiters()}
 }
 
 // draw returns the _id of a document to claim, or false if there is none.
@@ -159,7 +168,8 @@ func (p *pool) done(id bson.RawValue, missed bool) {
 func (p *pool) spoil(id bson.RawValue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bad[text(id)] = time.Now().Add(badFor)
+	pause := max(badFor, min(2*p.bad[text(id)].pause, badMost))
+	p.bad[text(id)] = leftAlone{time.Now().Add(pause), pause}
 }
 
 func text(id bson.RawValue) string { return string(id.Type) + string(id.Value) }

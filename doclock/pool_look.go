@@ -25,21 +25,14 @@ func (p *pool) look(ctx context.Context, size int) error {
 		return fmt.Errorf("doclock: looking for work: %w", err)
 	}
 	now := time.Now()
-	p.ids, p.over = p.ids[:0], over
-	for _, id := range ids {
-		key := text(id)
-		if until, bad := p.bad[key]; p.drawn[key] >= p.looks || bad && now.Before(until) {
-			continue
-		}
-		p.ids = append(p.ids, id)
-	}
+	p.ids, p.over = p.usable(ids), over
 	for key, until := range p.drawn {
 		if until <= p.looks {
 			delete(p.drawn, key)
 		}
 	}
-	for key, until := range p.bad {
-		if now.After(until) {
+	for key, bad := range p.bad {
+		if now.Sub(bad.until) > bad.pause { // it is gone, or good
 			delete(p.bad, key)
 		}
 	}
@@ -48,6 +41,17 @@ func (p *pool) look(ctx context.Context, size int) error {
 		p.waiters.wake()
 	}
 	return nil
+}
+
+// usable returns those of the documents that may be drawn. Call it with p.mu held.
+func (p *pool) usable(ids []bson.RawValue) (some []bson.RawValue) {
+	now := time.Now()
+	for _, id := range ids {
+		if key := text(id); p.drawn[key] < p.looks && !now.Before(p.bad[key].until) {
+			some = append(some, id)
+		}
+	}
+	return some
 }
 
 // find returns the _ids of documents to claim, and which of them have a holder that is
@@ -59,17 +63,61 @@ func (p *pool) find(ctx context.Context, size int) (ids []bson.RawValue, over ho
 		return nil, nil, false, err
 	}
 	now := p.store.base.Present()
-	ids, over, full, err = p.findUntil(ctx, size, now, now)
+	if some, err := p.anything(ctx, now); !some || err != nil {
+		return nil, nil, false, err
+	}
+	until := now
+	ids, over, full, err = p.findUntil(ctx, 0, size, now, until)
 	if err == nil && full && len(ids) == 0 { // none of these holders is known to be over yet, but there may be free documents behind them
-		ids, over, full, err = p.findUntil(ctx, size, now, time.Time{})
+		until = time.Time{}
+		ids, over, full, err = p.findUntil(ctx, 0, size, now, until)
+	}
+	// However many documents are left alone, or foreign, there may be others behind them.
+	skip := 0
+	for err == nil && full && !p.some(ids) && p.isFarDue() {
+		skip += size
+		size = min(4*size, farMost)
+		ids, over, full, err = p.findUntil(ctx, skip, size, now, until)
+	}
+	if skip > 0 && !p.some(ids) {
+		p.mu.Lock()
+		p.farAt = time.Now().Add(lookFor)
+		p.mu.Unlock()
 	}
 	return ids, over, full, err
 }
 
+// some reports whether a look has found documents that may be drawn.
+func (p *pool) some(ids []bson.RawValue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.usable(ids)) > 0
+}
+
+// isFarDue reports whether it is time to look behind the head: that is not soon after this found nothing.
+func (p *pool) isFarDue() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !time.Now().Before(p.farAt)
+}
+
+// anything reports whether there is anything to claim, as far as a find without the sort tells: that can skip what is
+// put off. It is asked for if the last look found nothing.
+func (p *pool) anything(ctx context.Context, now time.Time) (some bool, err error) {
+	p.mu.Lock()
+	ask := p.sort != nil && !p.seen.IsZero() && p.tries == 0 && len(p.ids) == 0
+	p.mu.Unlock()
+	if !ask {
+		return true, nil
+	}
+	r, err := p.store.base.Find(ctx, p.store.claimableOf(p.filter, now, now), options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	return r.Found(), err
+}
+
 // findUntil makes one find: of free documents, and of those whose holder's end is not later
 // than until. That is only a hint: whether such a holder is over is judged as in any claim.
-func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (ids []bson.RawValue, over holders, full bool, err error) {
-	opts := options.Find().SetLimit(int64(size)).SetBatchSize(int32(size) + 1).SetProjection(bson.D{{Key: string(p.store.lock), Value: 1}})
+func (p *pool) findUntil(ctx context.Context, skip, size int, now, until time.Time) (ids []bson.RawValue, over holders, full bool, err error) {
+	opts := options.Find().SetSkip(int64(skip)).SetLimit(int64(size)).SetBatchSize(int32(size) + 1).SetProjection(bson.D{{Key: string(p.store.lock), Value: 1}})
 	if p.sort != nil {
 		opts.SetSort(p.sort)
 	}
@@ -142,7 +190,7 @@ func (p *pool) lookForForeign(ctx context.Context) error {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
 	defer cancel()
-	image, err := p.store.steps.Find(ctx, p.store.foreignOf(p.filter))
+	image, err := p.store.steps.Find(ctx, p.store.foreignOf(p.filter, p.store.base.Present()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

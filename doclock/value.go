@@ -3,6 +3,7 @@ package doclock
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,12 +43,16 @@ func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
 	return value, nil
 }
 
-// check refuses a type whose zero value has the field of the lock.
+// check refuses a type whose values are no documents, or whose zero value has the field of the lock.
 func (c codec[T]) check() error {
 	var zero T
 	raw, err := c.marshal(zero)
-	if err != nil {
-		return nil //nolint:nilerr // for an interface or a nil map, each value is checked by itself
+	switch kind := reflect.TypeFor[T]().Kind(); {
+	case err == nil:
+	case kind == reflect.String || kind <= reflect.Func: // numbers, say
+		return fmt.Errorf("doclock: New: values of type %T are no documents: %w", zero, err)
+	default:
+		return nil // for an interface, a pointer or a nil map each value is checked by itself
 	}
 	if _, err := raw.LookupErr(c.field); err == nil {
 		return fmt.Errorf("doclock: New: values of type %T have a field %s, which is the lock's: rename it, or the lock (doclock.Field)", zero, c.field)

@@ -173,7 +173,7 @@ func TestTheLookForForeignFieldsPassesOverCompletedDocuments(t *testing.T) {
 		}
 		return best
 	}
-	passing := took(locks.store.foreignOf(filter))
+	passing := took(locks.store.foreignOf(filter, time.Now()))
 	scanning := took(bson.D{{Key: "state", Value: "ready"}, {Key: "lock.doclock", Value: bson.D{{Key: "$ne", Value: 1}}}, {Key: "lock", Value: bson.D{{Key: "$exists", Value: true}}}})
 	t.Logf("passing over 20,000 completed documents: %v; scanning them: %v", passing, scanning)
 	assert.Less(t, passing, scanning/4)

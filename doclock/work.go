@@ -28,7 +28,7 @@ const (
 // the document is put back as it was, and not claimed again for a second, which doubles with each
 // attempt up to ten minutes; the logger is told. With MaxAttempts it is set aside in the end. If fn
 // returns an error after ctx has ended, the document is put back at once, for another process, and
-// that does not count as an attempt.
+// that does not count as an attempt. MaxWait does not apply.
 func (l *Locks[T]) Work(ctx context.Context, n int, filter, sort any, fn func(ctx context.Context, msg *Claimed[T]) error, opts ...mongolock.AcquireOption) error {
 	switch {
 	case n < 1:
@@ -60,7 +60,7 @@ func (l *Locks[T]) Work(ctx context.Context, n int, filter, sort any, fn func(ct
 func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.Context, *Claimed[T]) error, opts []mongolock.AcquireOption) error {
 	pauses := backoff.New(againLeast, againMost)
 	for ctx.Err() == nil {
-		msg, err := l.Claim(ctx, filter, sort, opts...)
+		msg, err := l.claimNext(ctx, filter, sort, opts)
 		switch {
 		case err == nil:
 			pauses = backoff.New(againLeast, againMost)
