@@ -133,7 +133,7 @@ type Stats struct {
 	OldestRenewal time.Duration
 }
 
-// Plus adds up the numbers of two clients. Of Ahead and of each age it keeps the greater, and
+// Plus adds up the numbers of two clients: for a StatsObserver that shows those of a package together. Of Ahead and of each age it keeps the greater, and
 // Package and Feed come from s.
 func (s Stats) Plus(t Stats) Stats {
 	s.Held += t.Held

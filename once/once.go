@@ -56,7 +56,8 @@ type Func func(ctx context.Context, run Run) error
 // the error is ctx's, and ctx has ended. If the lease is lost while fn runs, its context ends,
 // nothing is recorded, and the error matches mongolock.ErrLost too.
 //
-// ctx bounds the wait for another process, as Acquire's does. The collection's own write
+// ctx bounds the wait for another process, as Acquire's does. Under the context of a run of the same name Do would
+// wait for itself: it returns an error that matches mongolock.ErrHeld. The collection's own write
 // concern, read concern and read preference do not matter, and a transaction in ctx is left
 // alone. Keep nothing else in that collection.
 func Do(ctx context.Context, coll *mongo.Collection, name string, fn Func, opts ...Option) error {
@@ -80,6 +81,9 @@ func do(ctx context.Context, caller string, wait bool, coll *mongo.Collection, n
 	conf, err := newConfig(caller, coll, name, opts)
 	if fn == nil {
 		err = errors.Join(err, fmt.Errorf("once: %s: fn is nil", caller))
+	}
+	if err == nil && wait && within(ctx, coll, name) {
+		err = fmt.Errorf("once: Do: %q: this is called within its own run, and would wait for itself: %w", name, mongolock.ErrHeld)
 	}
 	l, err := open(coll, name, conf, err)
 	if err != nil {
@@ -116,10 +120,42 @@ func do(ctx context.Context, caller string, wait bool, coll *mongo.Collection, n
 	return l.run(ctx, doc, fn)
 }
 
+// A current run is in the context of its function.
+type current struct {
+	collection
+	name  string
+	lease *mongolock.Lease
+	outer *current // the run within which it was begun; nil: none
+}
+
+type currentKey struct{}
+
+// A collection tells collections apart.
+type collection struct {
+	client         *mongo.Client
+	database, name string
+}
+
+func of(coll *mongo.Collection) collection {
+	return collection{coll.Database().Client(), coll.Database().Name(), coll.Name()}
+}
+
+// within reports whether a run of that name is the caller's.
+func within(ctx context.Context, coll *mongo.Collection, name string) bool {
+	run, _ := ctx.Value(currentKey{}).(*current)
+	for ; run != nil; run = run.outer {
+		if run.collection == of(coll) && run.name == name && run.lease.Err() == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // A ledger is the collection, as one call uses it.
 type ledger struct {
 	config
 	name     string
+	coll     collection
 	base     *command.Collection
 	locks    *doclock.Locks[document]
 	observer mongolock.Observer
@@ -135,7 +171,7 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 		return nil, err
 	}
 	observer, _ := inside.Observer(above.Engine(locks)).(mongolock.Observer)
-	return &ledger{config: conf, name: name, base: command.New(coll, nil), locks: locks, observer: observer}, nil
+	return &ledger{config: conf, name: name, coll: of(coll), base: command.New(coll, nil), locks: locks, observer: observer}, nil
 }
 
 // look reads the document as a majority has it. It returns nil if there is no document.
@@ -260,6 +296,8 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 			err = errors.Join(why, unrecorded)
 		}
 	}()
+	outer, _ := ctx.Value(currentKey{}).(*current)
+	shown = context.WithValue(shown, currentKey{}, &current{l.coll, l.name, lease, outer})
 	why = fn(lease.Context(shown), Run{lease, doc.Value.Runs})
 	return why
 }

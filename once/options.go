@@ -125,8 +125,8 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 	return c, errors.Join(append(errs, err)...)
 }
 
-// CheckName says what is wrong with a name that every call of this package refuses. A name has
-// 1 to 256 bytes of UTF-8.
+// CheckName says what is wrong with a name, before anything is connected: for programs whose users choose the
+// name. Every call of this package says the same. A name has 1 to 256 bytes of UTF-8.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -53,11 +53,11 @@ type Record struct {
 	Name string  `json:"name"`
 	Done bool    `json:"done"` // the work is done: Do runs nothing
 	Runs int     `json:"runs"` // so far
-	Past []Entry `json:"past"` // the last of them, the newest last; at most MaxPast
+	Past []Entry `json:"past"` // the last of them, the newest last; at most 20
 }
 
-// MaxPast is how many runs a record keeps.
-const MaxPast = 20
+// maxPast is how many runs a record keeps.
+const maxPast = 20
 
 const (
 	shape    = int32(1) // the version of a document's shape, and the mark that it is ours
@@ -138,7 +138,7 @@ func (d *document) add(e Entry) {
 		past = append(past, was)
 	}
 	past = append(past, e)
-	d.Past = past[max(0, len(past)-MaxPast):]
+	d.Past = past[max(0, len(past)-maxPast):]
 }
 
 // end sets how the newest run ended.
