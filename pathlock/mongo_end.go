@@ -30,7 +30,7 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 		if done {
 			return o
 		}
-		r, o := m.alive(ctx, token)
+		r, o := m.alive(ctx, token, true)
 		if r == nil {
 			return o
 		}

@@ -39,7 +39,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		}
 	}
 	for {
-		r, o := m.alive(ctx, token)
+		r, o := m.alive(ctx, token, false)
 		switch {
 		case r == nil:
 			return o
@@ -145,14 +145,31 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 }
 
 // alive reads the lock of a token. If there is no such lock in this tree, or it may have run out, the
-// outcome says so.
-func (m *mongoTree) alive(ctx context.Context, token string) (*record, outcome) {
+// outcome says so, and its record goes if it certainly has, or if it was to be released: by another clock, after an
+// election, it might be in the way for long.
+func (m *mongoTree) alive(ctx context.Context, token string, release bool) (*record, outcome) {
 	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
 	if err != nil {
 		return nil, outcome{fault: err}
 	}
-	if len(s.records) == 0 || s.records[0].state != stateGranted || m.lapsed(&s.records[0]) {
-		return nil, outcome{err: ErrUnknownToken}
+	o := outcome{err: ErrUnknownToken}
+	if len(s.records) == 0 || s.records[0].state != stateGranted {
+		return nil, o
 	}
-	return &s.records[0], outcome{}
+	r := &s.records[0]
+	surely := func() bool { return !r.until.After(m.base.Bearing().Earliest) }
+	if m.lapsed(r) && !release && !surely() {
+		if err := m.sample(ctx, nil); err != nil { // the clock that is known may be old, and of a primary before the last election
+			return nil, outcome{fault: err}
+		}
+	}
+	if !m.lapsed(r) {
+		return r, outcome{}
+	}
+	if release || surely() {
+		now := m.lately()
+		o.changed, _ = m.end(ctx, now, r) // if it fails others remove it in time
+		o.heard = s.word.heard(now)
+	}
+	return nil, o
 }

@@ -72,7 +72,13 @@ func (t *Tree) observe(ctx context.Context, op mongolock.Op, key string, mode Mo
 		return ctx, func(error) {}
 	}
 	ctx, end := t.seen.observer.Begin(ctx, mongolock.Operation{Op: op, Package: pkg, Key: key, Mode: store.Mode(mode)})
-	return ctx, func(err error) { end(mongolock.Outcome{Err: err, Count: 1}) }
+	return ctx, func(err error) {
+		out := mongolock.Outcome{Err: err, Count: 1}
+		if op == mongolock.OpRenew && err != nil {
+			out.Count = 0
+		}
+		end(out)
+	}
 }
 
 // key returns what observers see of a path.

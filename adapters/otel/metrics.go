@@ -100,7 +100,7 @@ func (o *Observer) ended(ctx context.Context, of mongolock.Operation, out mongol
 		histogram, attrs = o.operation, append(attrs, AttrOperation.String(string(of.Op)))
 	case mongolock.OpRenew:
 		histogram, attrs = o.operation, append(attrs, AttrOperation.String(string(of.Op)))
-		o.renewed.Add(ctx, int64(renewals(out)), metric.WithAttributes(system))
+		o.renewed.Add(ctx, int64(out.Count), metric.WithAttributes(system))
 	case mongolock.OpWait:
 		histogram = o.wait
 	case mongolock.OpHold:
@@ -143,14 +143,6 @@ func cause(err error) string {
 		return "broken"
 	}
 	return "lost"
-}
-
-// renewals returns how many leases a renewal renewed. Package pathlock renews one, or fails.
-func renewals(out mongolock.Outcome) int {
-	if out.Err != nil && out.Count == 1 {
-		return 0
-	}
-	return out.Count
 }
 
 // sources holds the clients that are open.

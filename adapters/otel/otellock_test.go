@@ -239,6 +239,22 @@ func TestARenewalOfSeveralLeasesIsOneSpan(t *testing.T) {
 	})
 }
 
+// One call renews one of two leases, and fails for the other, whose record is gone.
+func TestALeaseThatIsRenewedBesideOneThatIsLostIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, in := newLab(t), memstore.New()
+		client := l.client(in, mongolock.WithObserver(l))
+		for _, key := range []string{"a", "b"} {
+			_, err := client.Acquire(t.Context(), key)
+			require.NoError(t, err)
+		}
+		in.Delete("b")
+		time.Sleep(11 * time.Second) // virtual: a renewal is due after ten
+		l.wants(map[string]float64{"lock.leases.renewed{}": 1})
+		require.NoError(t, client.Close())
+	})
+}
+
 func TestARefusalIsNoErrorAndALossIs(t *testing.T) {
 	l := newLab(t)
 	locks := mongolocktest.New(t, mongolock.WithObserver(l), quiet)

@@ -201,7 +201,7 @@ func (c *Collector) Begin(ctx context.Context, of mongolock.Operation) (context.
 				c.lost.WithLabelValues(c.values(of, cause(out.Err))...).Inc()
 			}
 		case mongolock.OpRenew:
-			c.renewed.WithLabelValues(of.Package).Add(float64(renewals(out)))
+			c.renewed.WithLabelValues(of.Package).Add(float64(out.Count))
 		case mongolock.OpTransfer:
 			c.handoffs.WithLabelValues(of.Package, outcome).Inc()
 		case mongolock.OpRun:
@@ -230,12 +230,4 @@ func cause(err error) string {
 		return causeBroken
 	}
 	return causeLost
-}
-
-// renewals returns how many leases a renewal renewed. Package pathlock renews one, or fails.
-func renewals(out mongolock.Outcome) int {
-	if out.Err != nil && out.Count == 1 {
-		return 0
-	}
-	return out.Count
 }

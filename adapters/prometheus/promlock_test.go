@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -275,6 +276,38 @@ func TestOutcomesAreCounted(t *testing.T) {
 }
 
 // The first loss must be an increase, and so there is a zero before it.
+// One call renews one of two leases, and fails for the other, whose record is gone. A refresh of a path fails.
+func TestRenewalsThatFailAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics, in := newCollector(t), memstore.New()
+		client := lab.Client(t, in, mongolock.WithObserver(metrics), mongolock.TTL(9*time.Second))
+		for _, key := range []string{"a", "b"} {
+			_, err := client.Acquire(t.Context(), key)
+			require.NoError(t, err)
+		}
+		in.Delete("b")
+		time.Sleep(3500 * time.Millisecond) // virtual
+		tree, err := pathlock.New(pathlock.InMemory(), "files", pathlock.WithObserver(metrics))
+		require.NoError(t, err)
+		_, err = tree.Refresh(t.Context(), "unknown")
+		require.ErrorIs(t, err, pathlock.ErrUnknownToken)
+		registry, renewed := prometheus.NewRegistry(), map[string]float64{}
+		require.NoError(t, registry.Register(metrics))
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			for _, m := range f.Metric {
+				if f.GetName() == "mongolock_leases_renewed_total" {
+					renewed[labels(m)] = value(f.GetType(), m)
+				}
+			}
+		}
+		assert.Equal(t, map[string]float64{"{}": 1, "{pathlock}": 0}, renewed)
+		require.NoError(t, tree.Close())
+		require.NoError(t, client.Close())
+	})
+}
+
 func TestCountersOfAPackageExistBeforeTheyCount(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)
