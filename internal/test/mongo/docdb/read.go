@@ -39,6 +39,9 @@ func (db *DB) find(c Command) (bson.D, error) {
 	if sort := field[bson.D](c.Body, "sort"); len(sort) > 0 {
 		slices.SortStableFunc(found, func(a, b bson.D) int { return bySort(sort, a, b) })
 	}
+	if skip, _ := number(mustGet(c.Body, "skip")); skip > 0 {
+		found = found[min(int(skip), len(found)):]
+	}
 	if limit, _ := number(mustGet(c.Body, "limit")); limit > 0 && len(found) > int(limit) {
 		found = found[:int(limit)]
 	}

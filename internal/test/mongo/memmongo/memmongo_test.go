@@ -68,7 +68,7 @@ func TestFeaturesThatTheDatabaseLacksAreRefusedByName(t *testing.T) {
 			"unknown top level operator: $nor": func() error { return coll.FindOne(ctx, bson.M{"$nor": bson.A{bson.M{"n": 7}}}).Err() },
 			"$expr needs an array":             func() error { return coll.FindOne(ctx, bson.M{"$expr": bson.M{"$eq": bson.A{1, 1}}}).Err() },
 			"unknown modifier: $pop":           func() error { _, err := coll.UpdateByID(ctx, "a", bson.M{"$pop": bson.M{"n": 1}}); return err },
-			"find with skip":                   func() error { return coll.FindOne(ctx, bson.M{}, options.FindOne().SetSkip(1)).Err() },
+			"find with returnKey":              func() error { return coll.FindOne(ctx, bson.M{}, options.FindOne().SetReturnKey(true)).Err() },
 			"find with collation": func() error {
 				return coll.FindOne(ctx, bson.M{}, options.FindOne().SetCollation(&options.Collation{Locale: "de"})).Err()
 			},

@@ -12,7 +12,7 @@ import (
 
 // known are the fields of a command that package docdb heeds, or that change nothing here.
 var known = map[string][]string{
-	"find":            {"filter", "sort", "projection", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint"},
+	"find":            {"filter", "sort", "projection", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint"},
 	"getMore":         {"collection", "batchSize"},
 	"findAndModify":   {"query", "update", "new", "remove", "upsert", "fields", "sort", "hint", "bypassDocumentValidation"},
 	"insert":          {"documents", "ordered", "bypassDocumentValidation"},
