@@ -17,7 +17,9 @@ import (
 // has run out; by that of the new one it would last for long.
 func TestATokenThatIsUnknownIsInNobodysWay(t *testing.T) {
 	for name, ask := range map[string]func(t *testing.T, one, other *pathlock.Tree, token string) error{
-		"to a release": func(t *testing.T, _, other *pathlock.Tree, token string) error { return other.Release(t.Context(), token) },
+		"to a release": func(t *testing.T, _, other *pathlock.Tree, token string) error {
+			return other.Release(t.Context(), token)
+		},
 		"to a refresh": func(t *testing.T, one, _ *pathlock.Tree, token string) error {
 			_, err := one.Refresh(t.Context(), token)
 			return err
