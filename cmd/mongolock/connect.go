@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -73,34 +73,28 @@ func (c *connection) of() string {
 // five seconds.
 const reachFor = 4500 * time.Millisecond
 
-// An attempt remembers why servers could not be reached.
-type attempts struct {
-	mu     sync.Mutex
-	failed map[string]error // by address
-}
+// An attempts remembers why a server could not be reached.
+type attempts struct{ last atomic.Value }
 
 func (a *attempts) add(e *event.ServerHeartbeatFailedEvent) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	address, _, _ := strings.Cut(e.ConnectionID, "[")
-	a.failed[address] = e.Failure
+	text := sentence(e.Failure)
+	if i := strings.LastIndex(text, "dial "); i >= 0 {
+		text = text[i:]
+	}
+	a.last.Store(fmt.Sprintf("%s (%s)", address, text))
 }
 
 // of says why no primary was found.
 func (a *attempts) of(cs *connstring.ConnString) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for address, err := range a.failed {
-		text := sentence(err)
-		if i := strings.LastIndex(text, "dial "); i >= 0 {
-			text = text[i:]
-		}
-		return fmt.Sprintf("%s (%s)", address, text)
+	hosts := strings.Join(cs.Hosts, ",")
+	switch last, failed := a.last.Load().(string); {
+	case failed:
+		return last
+	case cs.ReplicaSet != "":
+		return fmt.Sprintf("%s is silent, or not of the replica set %s, or that has no primary", hosts, cs.ReplicaSet)
 	}
-	if cs.ReplicaSet != "" {
-		return fmt.Sprintf("%s is silent, or not of the replica set %s, or that has no primary", strings.Join(cs.Hosts, ","), cs.ReplicaSet)
-	}
-	return strings.Join(cs.Hosts, ",") + " is silent, or no primary"
+	return hosts + " is silent, or no primary"
 }
 
 // options reads the connection string.
@@ -187,7 +181,7 @@ func (a *app) reach() (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	tried := &attempts{failed: map[string]error{}}
+	tried := &attempts{}
 	opts.SetAppName(cmp.Or(cs.AppName, "mongolock"))
 	opts.SetServerMonitor(&event.ServerMonitor{ServerHeartbeatFailed: tried.add})
 	client, err := mongo.Connect(opts)

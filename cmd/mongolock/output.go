@@ -205,20 +205,11 @@ func shown(text string) string {
 
 // clean is shown for a sentence that has texts of others in it: it replaces only what is not printable.
 func clean(text string) string {
-	if text = cut(text); !odd(text) {
-		return text
+	if text = cut(text); odd(text) {
+		text = strconv.Quote(text)
+		text = strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(text[1 : len(text)-1])
 	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, n := utf8.DecodeRuneInString(text)
-		if quoted := strconv.Quote(text[:n]); unicode.IsPrint(r) && n > 1 || unicode.IsPrint(r) && r < utf8.RuneSelf {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		text = text[n:]
-	}
-	return b.String()
+	return text
 }
 
 // A printable passes on JSON, or the lines of a log, with each character escaped that could steer a terminal.
