@@ -105,7 +105,7 @@ func (s *docStore) identified(id any) []bson.E {
 }
 
 // alive is the condition that an acquisition can still save.
-func (s *docStore) alive(id string) []bson.E { return s.steps.Alive(id, s.base.Bearing()) }
+func (s *docStore) alive(id string) []bson.E { return s.steps.Alive(id, s.base.ClockBasis()) }
 
 // newer is the condition that no later save of the same holder was written.
 func (s *docStore) newer(save int) bson.E {

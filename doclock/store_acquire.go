@@ -319,7 +319,7 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 // saves nothing.
 func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image lease.Image, err error) {
 	if e := s.ending(r.ID); e != nil {
-		image, err = s.send(ctx, lease.Undo, s.base.Durable, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))
+		image, err = s.send(ctx, lease.Undo, s.base.Durable, r, append(s.lock.Alive(s.base.ClockBasis()), holder...), e.join(s.leaving(true)))
 		if err != nil || image.Found() {
 			return image, err
 		}

@@ -78,7 +78,7 @@ type record struct {
 
 	// The following are of a lock that this process is adding:
 	sent, got server.Moment  // when it was sent, and when that was answered
-	by        server.Bearing // the clock and epoch that its dates go by
+	by        server.ClockBasis // the clock and epoch that its dates go by
 	again     bool           // its time has to begin again
 }
 

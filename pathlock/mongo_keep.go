@@ -48,7 +48,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	if mine.again {
 		_ = m.base.Sure(command.Bare(ctx)) // get the clock, which may be another one now
 	}
-	by := m.base.Bearing()
+	by := m.base.ClockBasis()
 	now := clockOf(by)
 	o = outcome{at: mine.at, claims: mine.Token, changed: s.word.watches(now), heard: s.word.heard(now)}
 	var update bson.D
@@ -77,7 +77,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 		case !ok:
 			o.fault = errNoTime
 			return o, false
-		case mine.again && !m.base.Believes(by, at, reply.Sent, m.base.Clock.Now()):
+		case mine.again && !m.base.Plausible(by, at, reply.Sent, m.base.Clock.Now()):
 			o.fault = errClock
 			return o, false
 		case mine.again:
@@ -98,7 +98,7 @@ func (m *mongoTree) lately() interval {
 }
 
 // clockOf returns the clock that a write goes by.
-func clockOf(by server.Bearing) interval {
+func clockOf(by server.ClockBasis) interval {
 	return interval{Earliest: by.Earliest, Latest: server.Ceil(by.Latest)}
 }
 

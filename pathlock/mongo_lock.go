@@ -179,7 +179,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	if err != nil { // nothing was sent
 		return nil, outcome{fault: err}
 	}
-	by := m.base.Bearing()
+	by := m.base.ClockBasis()
 	now := clockOf(by)
 	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
 	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
@@ -217,7 +217,7 @@ func (m *mongoTree) saw(mine, seen *record) {
 	}
 	mine.at = seen.at
 	m.base.Timed(seen.at, mine.sent)
-	mine.again = mine.again || !m.base.Believes(mine.by, mine.at, mine.sent, mine.got)
+	mine.again = mine.again || !m.base.Plausible(mine.by, mine.at, mine.sent, mine.got)
 }
 
 // clearTheWay looks until nothing is in the way of a lock that was added. It waits for locks

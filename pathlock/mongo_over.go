@@ -73,7 +73,7 @@ func (r Request) about() string { return fmt.Sprint("lock\x00", r.Path, "\x00", 
 // clock is another primary's, its date says nothing; and as long as its record is there, no
 // conflicting lock was granted.
 func (m *mongoTree) lapsed(r *record) bool {
-	by := m.base.Bearing()
+	by := m.base.ClockBasis()
 	if by.Sure && r.epoch == by.Epoch {
 		return !r.until.After(server.Ceil(by.Latest))
 	}
@@ -82,7 +82,7 @@ func (m *mongoTree) lapsed(r *record) bool {
 
 // notLapsed is the same as the condition of a filter.
 func (m *mongoTree) notLapsed() bson.D {
-	by := m.base.Bearing()
+	by := m.base.ClockBasis()
 	later := bson.D{{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: server.Ceil(by.Latest)}}}}
 	if !by.Sure {
 		return nil

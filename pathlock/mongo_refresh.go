@@ -33,7 +33,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 	if err := m.base.Sure(ctx); err != nil {
 		return outcome{fault: server.NotApplied(err)}
 	}
-	if (timeout == Infinite || timeout > quickly) && m.base.Bearing().Sure {
+	if (timeout == Infinite || timeout > quickly) && m.base.ClockBasis().Sure {
 		if o, done := m.refreshAtOnce(ctx, token, timeout, least); done {
 			return o
 		}
@@ -64,7 +64,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 // compare-and-swap, because a command that comes late must never shorten it. With least set done is
 // false, too, if the lock has another timeout.
 func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout time.Duration, least bool) (o outcome, done bool) {
-	by := m.base.Bearing()
+	by := m.base.ClockBasis()
 	now := clockOf(by)
 	l := Lock{Timeout: timeout, ExpireAt: now.end(timeout)}
 	filter := bson.D{
@@ -95,7 +95,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		return outcome{fault: errNoTime}, true
 	case !at.Before(now.Latest.Add(quickly)):
 		return outcome{fault: errLate}, true
-	case !m.base.Believes(by, at, reply.Sent, m.base.Clock.Now()):
+	case !m.base.Plausible(by, at, reply.Sent, m.base.Clock.Now()):
 		return o, false // the dates that were written are of no clock that is known: once more
 	case r.until.After(until(l)):
 		return o, false
@@ -106,7 +106,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 // refreshSeen swaps the times of a lock that has not changed since it was seen.
 func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done bool) {
 	l, was, rev := r.Lock, r.until, bson.NewObjectID()
-	by := m.base.Bearing()
+	by := m.base.ClockBasis()
 	l.ExpireAt = clockOf(by).end(l.Timeout)
 	reply, err := m.base.Modify(ctx, m.base.Durable,
 		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: stateGranted}, {Key: fieldRev, Value: r.rev}},
@@ -127,7 +127,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	switch {
 	case !ok:
 		return outcome{fault: errNoTime}, true
-	case !m.base.Believes(by, at, reply.Sent, m.base.Clock.Now()):
+	case !m.base.Plausible(by, at, reply.Sent, m.base.Clock.Now()):
 		return o, false
 	}
 	o = outcome{lock: l, at: at, changed: until(l).Before(was)}
@@ -157,7 +157,7 @@ func (m *mongoTree) alive(ctx context.Context, token string, release bool) (*rec
 		return nil, o
 	}
 	r := &s.records[0]
-	surely := func() bool { return !r.until.After(m.base.Bearing().Earliest) }
+	surely := func() bool { return !r.until.After(m.base.ClockBasis().Earliest) }
 	if m.lapsed(r) && !release && !surely() {
 		if err := m.sample(ctx, nil); err != nil { // the clock that is known may be old, and of a primary before the last election
 			return nil, outcome{fault: err}

@@ -59,7 +59,7 @@ func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Dura
 	if err != nil {
 		return nil, 0, wrap(err)
 	}
-	by := w.base.Bearing()
+	by := w.base.ClockBasis()
 	switch {
 	case !w.begun || !w.until.After(now.Latest) || by.Sure && by.Epoch != w.epoch:
 		events, err = w.begin(ctx)
@@ -98,7 +98,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 		return nil, err
 	}
 	behind := w.begun
-	w.begun, w.from, w.knows, w.epoch = true, now.Earliest, now.Latest.Add(-wordFresh), w.base.Bearing().Epoch
+	w.begun, w.from, w.knows, w.epoch = true, now.Earliest, now.Latest.Add(-wordFresh), w.base.ClockBasis().Epoch
 	if !behind {
 		return nil, nil
 	}

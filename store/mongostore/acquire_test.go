@@ -101,7 +101,7 @@ func renewedMeanwhile(t *testing.T, until time.Time) (dead lease.Holder, lost bo
 	f.acquire(f.another(), victim)
 	f.expire(victim.Ref, time.Hour)
 	renewed := lease.Extend("", path(victim.ID), lease.Tenure{
-		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
+		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.ClockBasis(),
 	})
 	swaps := 0
 	line.Set(func(name string, c bson.Raw) testserver.Fate {

@@ -144,7 +144,7 @@ func (s *Store) handOver(from store.Ref, c *lease.Claim) (lease.Command, lease.T
 	if l, ok := s.steps.Memory.Of(from.ID); ok && l.Rev != 0 && l.Until > s.base.Clock.Now() {
 		filter = ours(from.Key, bson.E{Key: fieldRev, Value: l.Rev})
 	} else {
-		filter = append(ours(from.Key, exclusively, holds(from.ID)), path(from.ID).Alive(s.base.Bearing())...)
+		filter = append(ours(from.Key, exclusively, holds(from.ID)), path(from.ID).Alive(s.base.ClockBasis())...)
 	}
 	return lease.Command{Step: lease.HandOver, To: s.base.Durable, Filter: filter, Update: bson.D(u), Grants: c.ID}, t
 }

@@ -159,7 +159,7 @@ var shareRaces = []struct {
 			f.die(late.Ref, time.Second)
 			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
 				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, lease.Extend("", path(late.ID), lease.Tenure{
-					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
+					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.ClockBasis(),
 				}))
 				assert.NoError(f.t, err)
 			})

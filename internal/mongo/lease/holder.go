@@ -61,7 +61,7 @@ func (f Fields) Unbroken() []bson.E {
 // not run out, and was neither broken nor released. A date that was written under another
 // election is by another clock, so it is not judged. Other conditions make sure that the holder
 // is there.
-func (f Fields) Alive(by server.Bearing) []bson.E {
+func (f Fields) Alive(by server.ClockBasis) []bson.E {
 	if !by.Sure || by.Recent.IsZero() {
 		return f.Unbroken()
 	}

@@ -111,7 +111,7 @@ func (s *Steps) Find(ctx context.Context, filter bson.D) (Image, error) {
 
 // Alive is the condition that the holder is there and can be renewed, handed over and saved under;
 // see Fields.Alive.
-func (s *Steps) Alive(id string, by server.Bearing) []bson.E {
+func (s *Steps) Alive(id string, by server.ClockBasis) []bson.E {
 	return append(s.Named(id), s.Holder(id).Alive(by)...)
 }
 

@@ -79,10 +79,10 @@ func (c *Clock) Observe(server time.Time, sent Moment, judges bool) {
 	c.last, c.known = s, true
 }
 
-// Surprised reports whether a server time that was drawn for a command sent at sent, and is
+// Jumped reports whether a server time that was drawn for a command sent at sent, and is
 // answered now, lies outside of what the sample at hand allows, by more than by: the server's
 // clock was stepped, or it is another machine's.
-func (c *Clock) Surprised(server time.Time, sent Moment, by time.Duration) bool {
+func (c *Clock) Jumped(server time.Time, sent Moment, by time.Duration) bool {
 	r, known := c.Read()
 	return known && r.from.judges && sent >= r.from.sent && !r.Allows(server, sent, r.At, by)
 }

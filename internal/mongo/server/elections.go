@@ -7,10 +7,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Bearing is the basis of a write or of a judgement: the server's clock, and the epoch whose
+// A ClockBasis is the basis of a write or of a judgement: the server's clock, and the epoch whose
 // clock it is. An epoch is one election of a primary: the time for which a document's dates are
 // of one clock.
-type Bearing struct {
+type ClockBasis struct {
 	Reading
 	Epoch bson.ObjectID
 	Sure  bool // false: Epoch is a label that no election has
@@ -58,20 +58,20 @@ type epochs struct {
 	next      Moment // when a claim asks again
 }
 
-// bearing returns the epoch for a write or a judgement. If none is known for certain, the clock
+// basis returns the epoch for a write or a judgement. If none is known for certain, the clock
 // is that of the newest sample.
-func (e *epochs) bearing(newest *Clock) Bearing {
+func (e *epochs) basis(newest *Clock) ClockBasis {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last, _ := newest.Read()
 	if e.sure(e.clock.Now()) {
 		r, _ := e.clock.Read()
-		return Bearing{r, e.id, true, last.Earliest}
+		return ClockBasis{r, e.id, true, last.Earliest}
 	}
 	if e.own.IsZero() {
 		e.own = bson.NewObjectID()
 	}
-	return Bearing{last, e.own, false, last.Earliest}
+	return ClockBasis{last, e.own, false, last.Earliest}
 }
 
 func (e *epochs) sure(now Moment) bool {
@@ -87,7 +87,7 @@ func (e *epochs) heard(a answer, jumped bool) (sure, stepped bool) {
 	if e.known && a.sent < e.asked {
 		return a.known && a.epoch == e.id && e.sure(now), false
 	}
-	jumped = jumped || e.clock.Surprised(a.server, a.sent, stepSeen)
+	jumped = jumped || e.clock.Jumped(a.server, a.sent, stepSeen)
 	stepped = e.known && a.known && e.id == a.epoch && (e.stepped || jumped)
 	switch {
 	case stepped:
@@ -109,10 +109,10 @@ func (e *epochs) suspect(jumped bool) {
 	e.stepped = e.stepped || jumped
 }
 
-// disbelieve records that a time cannot be of the clock that is written by: this machine slept
+// distrust records that a time cannot be of the clock that is written by: this machine slept
 // unnoticed, or another one answered. Without a new hello the same clock would be written by,
 // and not believed, again and again, also where there are no elections.
-func (e *epochs) disbelieve() {
+func (e *epochs) distrust() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.doubt = true

@@ -18,10 +18,10 @@ func TestAClockThatIsNotBelievedIsAskedForAgain(t *testing.T) {
 			server := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 			told := answer{server: server, sent: at, epoch: bson.NewObjectID(), elections: elections, known: true}
 			e.heard(told, false)
-			assert.True(t, e.bearing(e.clock).Sure)
+			assert.True(t, e.basis(e.clock).Sure)
 
-			e.disbelieve()
-			assert.False(t, e.bearing(e.clock).Sure)
+			e.distrust()
+			assert.False(t, e.basis(e.clock).Sure)
 			assert.True(t, e.due())
 			assert.False(t, e.due(), "a server in trouble is not asked before each claim")
 
@@ -31,7 +31,7 @@ func TestAClockThatIsNotBelievedIsAskedForAgain(t *testing.T) {
 			assert.True(t, stepped, "the clock of the last hello allows no such time")
 			assert.False(t, sure)
 			assert.False(t, e.due())
-			assert.WithinDuration(t, told.server, e.bearing(e.clock).Latest, 100*time.Millisecond)
+			assert.WithinDuration(t, told.server, e.basis(e.clock).Latest, 100*time.Millisecond)
 		})
 	}
 }

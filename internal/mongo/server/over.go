@@ -78,7 +78,7 @@ func (a answer) past(h HolderState) bool {
 // KnownBy returns the moment, by the server's clock as now shows it, at which it will be known
 // that a holder which does not renew is over. It is zero if that is the holder's own end.
 func (s *Server) KnownBy(key string, h HolderState, now time.Time) time.Time {
-	by := s.Bearing()
+	by := s.ClockBasis()
 	wait := Still(h.TTL) - s.sights.still(key, h, by.At) // negative: it is known since then
 	known := Ceil(now.Add(wait))
 	end := h.ExpireAt

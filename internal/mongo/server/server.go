@@ -130,12 +130,12 @@ func (s *Server) greet(ctx context.Context) error {
 	})
 }
 
-func (s *Server) Bearing() Bearing { return s.epochs.bearing(s.Clock) }
+func (s *Server) ClockBasis() ClockBasis { return s.epochs.basis(s.Clock) }
 
-// Believes reports whether a server time, drawn for a command that was sent at sent and is
+// Plausible reports whether a server time, drawn for a command that was sent at sent and is
 // answered by got, may be of the clock that the command went by. If not, the machine slept
 // unnoticed or another one answered, and no trust may rest on what was written by that clock.
-func (s *Server) Believes(by Bearing, server time.Time, sent, got Moment) bool {
+func (s *Server) Plausible(by ClockBasis, server time.Time, sent, got Moment) bool {
 	most := stepSeen
 	if s.Kind().Router {
 		most = shardsApart
@@ -143,7 +143,7 @@ func (s *Server) Believes(by Bearing, server time.Time, sent, got Moment) bool {
 	if by.Allows(server, sent, got, most) {
 		return true
 	}
-	s.epochs.disbelieve()
+	s.epochs.distrust()
 	return false
 }
 
@@ -200,7 +200,7 @@ func (s *Server) Timed(at time.Time, sent Moment) {
 	if at.IsZero() {
 		return
 	}
-	if !s.Kind().Router && s.Clock.Surprised(at, sent, stepSeen) {
+	if !s.Kind().Router && s.Clock.Jumped(at, sent, stepSeen) {
 		s.epochs.suspect(true)
 	}
 	s.Clock.Observe(at, sent, true)
@@ -244,7 +244,7 @@ func (s *Server) ask(ctx context.Context) (a answer, err error) {
 	if kind.Router {
 		s.Clock.Observe(a.server, a.sent, false)
 	} else {
-		jumped := s.Clock.Surprised(a.server, a.sent, stepSeen)
+		jumped := s.Clock.Jumped(a.server, a.sent, stepSeen)
 		s.Clock.Observe(a.server, a.sent, true)
 		a.epoch, a.elections, a.known = epochOf(reply)
 		var stepped bool
@@ -293,7 +293,7 @@ type Tenure struct {
 	Since, Until time.Time
 	TTL          time.Duration
 	Beat         int64
-	By           Bearing
+	By           ClockBasis
 	Rev          int64
 }
 
@@ -303,7 +303,7 @@ var ErrNoTrace = errors.New("mongolock: the server's reply to a claim does not c
 
 // Tenure returns what is written now for a holder that is to last ttl.
 func (s *Server) Tenure(ttl time.Duration) Tenure {
-	by := s.Bearing()
+	by := s.ClockBasis()
 	t := Tenure{TTL: ttl, Beat: beats.Add(1), By: by}
 	t.Since, t.Until = by.Expiry(ttl)
 	return t
@@ -313,7 +313,7 @@ func (s *Server) Tenure(ttl time.Duration) Tenure {
 // by a server time that was drawn after it was sent. If that time is not of the tenure's clock,
 // the dates in the document mean nothing: they have to be written again.
 func (s *Server) Left(t Tenure, sent, drawn Moment, server time.Time) time.Duration {
-	if !s.Believes(t.By, server, drawn, s.Clock.Now()) {
+	if !s.Plausible(t.By, server, drawn, s.Clock.Now()) {
 		return 0
 	}
 	return Left(t.TTL, sent, drawn, t.Until, server)
