@@ -53,7 +53,7 @@ func (l *Locks[T]) Backlog(ctx context.Context, filter any, came string) (Backlo
 		n      *int
 		filter bson.D
 	}{{&b.Claimable, claimable}, {&b.Claimed, both(f, bson.D{s.notDone(), {Key: "$and", Value: bson.A{held}}})}, {&b.Dead, s.deadOf(f)}} {
-		n, err := s.base.Soft.CountDocuments(ctx, of.filter)
+		n, err := s.base.W1.CountDocuments(ctx, of.filter)
 		if err != nil {
 			return Backlog{}, fmt.Errorf("doclock: backlog: %w", err)
 		}
@@ -63,7 +63,7 @@ func (l *Locks[T]) Backlog(ctx context.Context, filter any, came string) (Backlo
 		return b, nil
 	}
 	opts := options.Find().SetSort(bson.D{{Key: came, Value: 1}}).SetProjection(bson.D{{Key: came, Value: 1}}).SetLimit(1)
-	cursor, err := s.base.Soft.Find(ctx, claimable, opts)
+	cursor, err := s.base.W1.Find(ctx, claimable, opts)
 	if err != nil {
 		return b, fmt.Errorf("doclock: backlog: %w", err)
 	}

@@ -224,7 +224,7 @@ func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error
 			break
 		}
 	}
-	if _, err := l.store.base.Soft.Indexes().CreateMany(command.Bare(ctx), models); err != nil {
+	if _, err := l.store.base.W1.Indexes().CreateMany(command.Bare(ctx), models); err != nil {
 		return fmt.Errorf("doclock: ensure index: %w", err)
 	}
 	return nil

@@ -33,7 +33,7 @@ func (l *Locks[T]) setAside(lease *mongolock.Lease, attempts int) error {
 	if !e.landed.Load() {
 		return fmt.Errorf("doclock: claim: %s was claimed %d times: setting it aside: %w", lease.Key(), attempts, err)
 	}
-	l.logger.Warn("doclock: a document was claimed too often and is set aside", "key", lease.Key(), "attempts", attempts, "collection", l.store.base.Soft.Name())
+	l.logger.Warn("doclock: a document was claimed too often and is set aside", "key", lease.Key(), "attempts", attempts, "collection", l.store.base.W1.Name())
 	return errSetAside
 }
 
@@ -49,7 +49,7 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 			return
 		}
 		s, ctx := l.store, command.Bare(ctx)
-		cursor, err := s.base.Soft.Find(ctx, s.deadOf(f))
+		cursor, err := s.base.W1.Find(ctx, s.deadOf(f))
 		if err != nil {
 			yield(Dead[T]{}, fmt.Errorf("doclock: dead: %w", err))
 			return
@@ -83,7 +83,7 @@ func (l *Locks[T]) Reopen(ctx context.Context, filter any) (int, error) {
 	}
 	s := l.store
 	ctx = command.Bare(ctx)
-	result, err := s.base.Voted.UpdateMany(ctx, both(f, bson.D{
+	result, err := s.base.Majority.UpdateMany(ctx, both(f, bson.D{
 		{Key: s.path(fieldDone), Value: bson.D{{Key: "$nin", Value: notDone}}},
 		{Key: "$and", Value: bson.A{append(s.ours(), lease.Lacks(s.path(fieldID)))}},
 	}), bson.D(s.leaving(false)))

@@ -266,7 +266,7 @@ func TestASaveAndReleaseThatCannotBeginReleasesTheDocument(t *testing.T) {
 func TestAnEndingThatFailsInATransactionKeepsTheDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		msg, other := claimOne(t)
-		session, err := msg.doc.locks.store.base.Soft.Database().Client().StartSession()
+		session, err := msg.doc.locks.store.base.W1.Database().Client().StartSession()
 		require.NoError(t, err)
 		defer session.EndSession(t.Context())
 		require.NoError(t, session.StartTransaction())

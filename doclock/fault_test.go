@@ -57,7 +57,7 @@ func behindProxy(t *testing.T, retry bool, ttl time.Duration, opts ...Option) fa
 // direct is the same collection, not through the proxy.
 func (f faulty) direct(t *testing.T) *mongo.Collection {
 	t.Helper()
-	return again(t, f.store.base.Soft, os.Getenv("MONGODB_URI"))
+	return again(t, f.store.base.W1, os.Getenv("MONGODB_URI"))
 }
 
 // free waits until the document has no holder, and returns its state.

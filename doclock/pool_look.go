@@ -123,7 +123,7 @@ func (p *pool) findUntil(ctx context.Context, skip, size int, now, until time.Ti
 	}
 	base := p.store.base
 	sent := base.Clock.Now()
-	cursor, err := base.Soft.Find(ctx, p.store.claimableOf(p.filter, now, until), opts)
+	cursor, err := base.W1.Find(ctx, p.store.claimableOf(p.filter, now, until), opts)
 	if err != nil {
 		return nil, nil, false, err
 	}

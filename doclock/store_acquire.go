@@ -147,7 +147,7 @@ func (k *claim) settle(ctx context.Context, refusal error) error {
 		return refusal
 	}
 	left, err := k.steps.Send(ctx, lease.Command{
-		Step: lease.Undo, To: k.base.Durable, Filter: slices.Concat(k.names, k.steps.Named(c.ID)), Update: bson.D(k.leaving(true)),
+		Step: lease.Undo, To: k.base.MajorityJournaled, Filter: slices.Concat(k.names, k.steps.Named(c.ID)), Update: bson.D(k.leaving(true)),
 	})
 	k.freed.add(c.Key, left.Image.Lookup("_id"))
 	if err != nil {
@@ -178,9 +178,9 @@ func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOne
 	if k.one {
 		filter = append(filter, bson.E{Key: "$and", Value: bson.A{k.filter, k.ready(k.base.Present())}})
 	}
-	coll := k.base.Durable
+	coll := k.base.MajorityJournaled
 	if k.soft { // docs/internals/design.md §4.10
-		coll = k.base.Once
+		coll = k.base.W1NoRetry
 	}
 	image, err := k.steps.Send(ctx, lease.Command{Step: what, To: coll, Filter: filter, Update: bson.D(u.Join(out)), As: opts, Grants: k.lease.ID})
 	return image, t, err
@@ -285,7 +285,7 @@ func (s *docStore) handOver(ctx context.Context, from store.Ref, c *claim, condi
 	if err != nil {
 		return lease.Image{}, err
 	}
-	return s.steps.Send(ctx, lease.Command{Step: lease.HandOver, To: s.base.Durable, Filter: append(name, conditions...), Update: bson.D(u), Grants: c.lease.ID})
+	return s.steps.Send(ctx, lease.Command{Step: lease.HandOver, To: s.base.MajorityJournaled, Filter: append(name, conditions...), Update: bson.D(u), Grants: c.lease.ID})
 }
 
 // Undo removes what a claim of unknown outcome left, by its ID and in its session. A document
@@ -319,10 +319,10 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 // saves nothing.
 func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image lease.Image, err error) {
 	if e := s.ending(r.ID); e != nil {
-		image, err = s.send(ctx, lease.Undo, s.base.Durable, r, append(s.lock.Alive(s.base.ClockBasis()), holder...), e.join(s.leaving(true)))
+		image, err = s.send(ctx, lease.Undo, s.base.MajorityJournaled, r, append(s.lock.Alive(s.base.ClockBasis()), holder...), e.join(s.leaving(true)))
 		if err != nil || image.Found() {
 			return image, err
 		}
 	}
-	return s.send(ctx, lease.Undo, s.base.Durable, r, holder, s.leaving(true))
+	return s.send(ctx, lease.Undo, s.base.MajorityJournaled, r, holder, s.leaving(true))
 }

@@ -33,7 +33,7 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 			return nil, server.NotApplied(err)
 		}
 	}
-	images, err := s.findMany(ctx, s.base.Soft, names)
+	images, err := s.findMany(ctx, s.base.W1, names)
 	if err != nil {
 		return nil, server.NotApplied(err)
 	}
@@ -46,8 +46,8 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 func (s *docStore) findMany(ctx context.Context, coll *mongo.Collection, filters []bson.D) ([]lease.Image, error) {
 	images := make([]lease.Image, len(filters))
 	var left bson.A
-	if len(filters) > 1 || coll != s.base.Soft {
-		if err := s.findAtOnce(ctx, coll, filters, images); err != nil || coll != s.base.Soft {
+	if len(filters) > 1 || coll != s.base.W1 {
+		if err := s.findAtOnce(ctx, coll, filters, images); err != nil || coll != s.base.W1 {
 			return images, err // by another read concern, one that is left counts as not found
 		}
 		for i, image := range images {

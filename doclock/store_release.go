@@ -147,7 +147,7 @@ func (s *docStore) Release(ctx context.Context, of store.ReleaseRequest) (answer
 func (s *docStore) release(ctx context.Context, of store.ReleaseRequest, e *ending) (lease.Image, error) {
 	coll, conditions := s.steps.ReleaseConcern(of.ID, of.Keep), s.steps.Holds(of.ID)
 	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
-		coll = s.base.Durable
+		coll = s.base.MajorityJournaled
 		conditions = s.alive(of.ID)
 	}
 	if e == nil || !e.alone() {
@@ -189,7 +189,7 @@ func (s *docStore) tidy(ctx context.Context, r store.Ref, left lease.Image) {
 	for _, f := range []string{fieldID, fieldAttempts, fieldReadyAt, fieldDone} {
 		empty = append(empty, lease.Lacks(s.path(f)))
 	}
-	_, _ = s.send(ctx, lease.Last, s.base.Soft, r, empty, s.leaving(false))
+	_, _ = s.send(ctx, lease.Last, s.base.W1, r, empty, s.leaving(false))
 }
 
 // Leave takes a place out of the line of a document, and the lock if nothing is left in it. It
@@ -246,7 +246,7 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	} else {
 		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
 		image, err = s.steps.Send(ctx, lease.Command{
-			Step: lease.Release, To: s.base.Durable, Filter: append(slices.Concat(name, s.alive(r.ID)), s.newer(c.number)), Update: bson.D(u), As: command.Before,
+			Step: lease.Release, To: s.base.MajorityJournaled, Filter: append(slices.Concat(name, s.alive(r.ID)), s.newer(c.number)), Update: bson.D(u), As: command.Before,
 		})
 	}
 	switch {
@@ -269,7 +269,7 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 	if !now {
 		u = s.timed().Set(s.path(fieldBroken), reason)
 	}
-	image, err := s.send(ctx, lease.Break, s.base.Durable, r, s.steps.Holds(r.ID), u)
+	image, err := s.send(ctx, lease.Break, s.base.MajorityJournaled, r, s.steps.Holds(r.ID), u)
 	s.freed.add(r.Key, image.Image.Lookup("_id"))
 	if err != nil {
 		return server.Classified(err)

@@ -156,7 +156,7 @@ func takenOver(t *testing.T, way func(context.Context, *Locks[order]) error, tam
 // late applies a renewal as if it had been sent in time.
 func (d dead) late(t *testing.T) {
 	t.Helper()
-	u, err := d.base.Soft.UpdateOne(t.Context(), ID("o"), bson.M{
+	u, err := d.base.W1.UpdateOne(t.Context(), ID("o"), bson.M{
 		"$set": bson.M{"lock.beat": d.base.Beat()}, "$max": bson.M{"lock.expireAt": time.Now().Add(docset.Epoch + deadTTL)},
 	})
 	require.NoError(t, err)
@@ -226,11 +226,11 @@ func TestHoldersThatAreNotKnownToBeOverHideNoFreeDocument(t *testing.T) {
 		for i := range windowMost + 1 {
 			claim := d.claim
 			id := "a" + string(rune('0'+i%10)) + time.Duration(i).String()
-			put(t, d.base.Soft, order{ID: id, State: "ready"})
+			put(t, d.base.W1, order{ID: id, State: "ready"})
 			claim.Key, claim.ID = `{"_id":"`+id+`"}`, id
 			must(d.Acquire(t.Context(), claim))(t)
 		}
-		put(t, d.base.Soft, order{ID: "z", State: "ready"})
+		put(t, d.base.W1, order{ID: "z", State: "ready"})
 		s.Elect(30 * time.Second)
 		c, err := locks.TryClaim(t.Context(), ready, bson.D{{Key: "_id", Value: 1}})
 		require.NoError(t, err)

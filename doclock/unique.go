@@ -42,7 +42,7 @@ func (u *unique) proves(ctx context.Context, base *command.Collection, fields bs
 	if seen && time.Now().Before(until) {
 		return true, nil
 	}
-	coll := base.Soft
+	coll := base.W1
 	cursor, err := coll.Indexes().List(ctx)
 	if c := server.ClassOf(err); err != nil && (c == server.Refused || c == server.NoCommand) {
 		return false, nil
@@ -86,7 +86,7 @@ func covers(index bson.Raw, fields bson.D) bool {
 // only returns the key of the one document that has these values now, and the fields with its
 // _id: so another document that gets the values later is not locked instead.
 func only(ctx context.Context, base *command.Collection, fields bson.D) (string, bson.D, error) {
-	cursor, err := base.Soft.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	cursor, err := base.W1.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)
 	}

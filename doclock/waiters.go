@@ -40,7 +40,7 @@ func Announce(ctx context.Context, coll *mongo.Collection) error {
 
 // Announce does what the function of that name does, with one command instead of two.
 func (l *Locks[T]) Announce(ctx context.Context) error {
-	return announce(ctx, l.store.Feed, l.store.base.Soft.Name())
+	return announce(ctx, l.store.Feed, l.store.base.W1.Name())
 }
 
 func announce(ctx context.Context, f store.Feed, name string) error {

@@ -71,7 +71,7 @@ func (l *Locks[T]) work(ctx context.Context, filter, sort any, fn func(context.C
 		case errors.Is(err, mongolock.ErrClosed), errors.Is(err, mongolock.ErrDisconnected), isWrong(err):
 			return err
 		}
-		l.logger.Warn("doclock: a worker cannot claim, and tries again", "collection", l.store.base.Soft.Name(), "error", err)
+		l.logger.Warn("doclock: a worker cannot claim, and tries again", "collection", l.store.base.W1.Name(), "error", err)
 		if errors.Is(err, ErrDecode) || errors.As(err, new(*unclaimable)) {
 			continue // that document is left alone for a while, and the next may be good
 		}
@@ -96,7 +96,7 @@ func (l *Locks[T]) handle(ctx context.Context, msg *Claimed[T], fn func(context.
 	failed := fn(msg.Lease().Context(ctx), msg)
 	tell := func(err error) {
 		l.logger.Warn("doclock: the work on a document failed", "key", msg.Lease().Key(), "attempts", msg.Attempts(),
-			"collection", l.store.base.Soft.Name(), "error", err)
+			"collection", l.store.base.W1.Name(), "error", err)
 	}
 	again := msg.again
 	if ctx.Err() != nil {

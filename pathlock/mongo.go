@@ -94,7 +94,7 @@ const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	ctx = command.Bare(ctx)
-	_, err := m.base.Soft.Indexes().CreateMany(ctx, mongoIndexes())
+	_, err := m.base.W1.Indexes().CreateMany(ctx, mongoIndexes())
 	if err == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	if errors.As(err, new(mongo.CommandError)) { // for one of them: a server may lack TTL or partial indexes
 		errs = nil
 		for _, index := range mongoIndexes() {
-			_, err := m.base.Soft.Indexes().CreateOne(ctx, index)
+			_, err := m.base.W1.Indexes().CreateOne(ctx, index)
 			errs = append(errs, err)
 		}
 	}
@@ -121,7 +121,7 @@ func (m *mongoTree) indexOnce(ctx context.Context) {
 	defer cancel()
 	if err := m.EnsureIndex(ctx); err != nil {
 		m.logger.Warn("pathlock: an index is missing: requests are slow, or the records of expired locks stay",
-			"collection", m.base.Soft.Name(), "error", err)
+			"collection", m.base.W1.Name(), "error", err)
 	}
 }
 

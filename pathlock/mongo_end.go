@@ -97,9 +97,9 @@ func (m *mongoTree) tombstone(state string, now interval) bson.D {
 // bury removes the record that a filter finds. While the tree is watched it stays, for the watchers.
 func (m *mongoTree) bury(ctx context.Context, w word, now interval, filter bson.D, state string) (command.Reply, error) {
 	if w.watches(now) {
-		return m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(state, now), withoutKeys(options.Before))
+		return m.base.Modify(ctx, m.base.MajorityJournaled, filter, m.tombstone(state, now), withoutKeys(options.Before))
 	}
-	return m.base.Remove(ctx, m.base.Durable, filter)
+	return m.base.Remove(ctx, m.base.MajorityJournaled, filter)
 }
 
 // end removes a record that has run out, if it has not changed since it was seen.
@@ -136,7 +136,7 @@ func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard 
 	if err != nil || !w.watches(now) {
 		return false, err == nil && w.heard(now)
 	}
-	_, _ = m.base.Modify(ctx, m.base.Durable, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, bson.D{
+	_, _ = m.base.Modify(ctx, m.base.MajorityJournaled, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, bson.D{
 		{Key: "$push", Value: bson.D{{Key: fieldUnder, Value: bucket(m.name, now.Latest)}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldGranted, Value: true}}},
 	}, onlyAt())
@@ -165,7 +165,7 @@ func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 			buried = append(buried, e)
 		}
 	}
-	_, _ = m.base.Modify(ctx, m.base.Soft, bson.D{{Key: "_id", Value: r.Token}, {Key: fieldRev, Value: bson.D{{Key: "$exists", Value: false}}}},
+	_, _ = m.base.Modify(ctx, m.base.W1, bson.D{{Key: "_id", Value: r.Token}, {Key: fieldRev, Value: bson.D{{Key: "$exists", Value: false}}}},
 		bson.D{{Key: "$set", Value: buried}, update[2]}, onlyAt().SetUpsert(true))
 	return true
 }

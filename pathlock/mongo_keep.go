@@ -65,7 +65,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	}
 	o.lock = mine.Lock
 	if len(update) > 0 {
-		reply, err := m.base.Modify(command.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
+		reply, err := m.base.Modify(command.Bare(ctx), m.base.MajorityJournaled, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
 			append(update, bson.E{Key: "$currentDate", Value: dates}), onlyAt())
 		at, ok := m.drawn(reply)
 		switch {

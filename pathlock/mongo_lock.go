@@ -83,7 +83,7 @@ func (m *mongoTree) crowded() bool {
 // is answered at once.
 func (m *mongoTree) peek(ctx context.Context, r Request, w *waiter, d *doubts) (o outcome, free bool) {
 	for {
-		s, err := m.find(command.Bare(ctx), m.base.Soft, m.inTheWay(r), maxListed+2)
+		s, err := m.find(command.Bare(ctx), m.base.W1, m.inTheWay(r), maxListed+2)
 		d.last = m.base.Clock.Now()
 		if err != nil {
 			return outcome{fault: err}, false
@@ -203,7 +203,7 @@ func (m *mongoTree) insert(ctx context.Context, id string, document bson.D) (com
 		{Key: "$setOnInsert", Value: document},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}
-	return m.base.Send(m.base.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
+	return m.base.Send(m.base.MajorityJournaled, func(coll *mongo.Collection) (bson.Raw, error) {
 		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, update, options.UpdateOne().SetUpsert(true))
 		return nil, err
 	})
@@ -260,7 +260,7 @@ func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool
 	more := d.undecided
 	if full { // there were too many to read them all
 		d.undecided = 0
-		n, err := m.base.Soft.CountDocuments(command.Bare(ctx), m.inTheWay(r))
+		n, err := m.base.W1.CountDocuments(command.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {
 			more = 1

@@ -250,7 +250,7 @@ func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
 	require.NoError(t, err)
 	e := f.tree(f.storage()).store.(*mongoTree)
 	for _, limit := range []int64{1, 2, maxListed} {
-		s, err := e.find(f.ctx(), e.base.Soft, e.inTheWay(Request{Path: "/", Mode: Exclusive, Depth: Infinity}), limit)
+		s, err := e.find(f.ctx(), e.base.W1, e.inTheWay(Request{Path: "/", Mode: Exclusive, Depth: Infinity}), limit)
 		require.NoError(t, err)
 		assert.True(t, s.full)
 		assert.Equal(t, until, s.word.watched, "of %d", limit)
@@ -307,7 +307,7 @@ func TestARequestReadsOnlyWhatIsInItsWay(t *testing.T) {
 		"a directory of which another has a like name": {Request{Path: "/dir", Mode: Exclusive, Depth: Infinity}, 0},
 		"the same path in another tree is no obstacle": {Request{Path: "/dir3/file", Mode: Exclusive, Depth: Zero}, 0},
 	} {
-		s, err := e.find(f.ctx(), m.base.Soft, e.inTheWay(c.r), 0)
+		s, err := e.find(f.ctx(), m.base.W1, e.inTheWay(c.r), 0)
 		require.NoError(t, err)
 		assert.Len(t, s.records, c.want, what)
 	}

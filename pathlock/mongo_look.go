@@ -134,7 +134,7 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 // has to see its own lock: a member that shows that one has everything that was written before
 // it, whether it is the primary, or was, or is asked through a router.
 func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts) (sight, error) {
-	coll := m.base.Soft
+	coll := m.base.W1
 	if m.base.Kind().Set {
 		coll = m.base.Committed
 	}
@@ -168,7 +168,7 @@ func (m *mongoTree) sample(ctx context.Context, records []record) error {
 	if !m.base.Kind().Router || len(records) == 0 {
 		return nil
 	}
-	r, err := m.base.Modify(ctx, m.base.Voted,
+	r, err := m.base.Modify(ctx, m.base.Majority,
 		bson.D{{Key: "_id", Value: records[0].Token}, {Key: fieldMark, Value: mongoVersion}},
 		bson.D{{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}}, onlyAt())
 	if err != nil {
@@ -198,7 +198,7 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*document, inter
 		return err
 	}
 	ctx = command.Bare(ctx)
-	s, err := m.find(ctx, m.base.Soft, m.partFilter(p), 0)
+	s, err := m.find(ctx, m.base.W1, m.partFilter(p), 0)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 	if least {
 		filter = append(filter, bson.E{Key: fieldTimeout, Value: int64(timeout)})
 	}
-	reply, err := m.base.Modify(ctx, m.base.Durable, filter, bson.D{
+	reply, err := m.base.Modify(ctx, m.base.MajorityJournaled, filter, bson.D{
 		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: command.Millis(timeout)}}},
 		{Key: "$set", Value: bson.D{{Key: fieldTimeout, Value: int64(timeout)}, {Key: fieldRev, Value: bson.NewObjectID()}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
@@ -108,7 +108,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	l, was, rev := r.Lock, r.until, bson.NewObjectID()
 	by := m.base.ClockBasis()
 	l.ExpireAt = clockOf(by).end(l.Timeout)
-	reply, err := m.base.Modify(ctx, m.base.Durable,
+	reply, err := m.base.Modify(ctx, m.base.MajorityJournaled,
 		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: stateGranted}, {Key: fieldRev, Value: r.rev}},
 		bson.D{
 			{Key: "$set", Value: bson.D{
@@ -148,7 +148,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 // outcome says so, and its record goes if it certainly has, or if it was to be released: by another clock, after an
 // election, it might be in the way for long.
 func (m *mongoTree) alive(ctx context.Context, token string, release bool) (*record, outcome) {
-	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
+	s, err := m.find(ctx, m.base.W1, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
 	if err != nil {
 		return nil, outcome{fault: err}
 	}

@@ -247,7 +247,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	f := newMongo(t)
 	near := f.tree(f.storage())
 	start := time.Now()
-	far, err := onMongo(f.storage().base.Soft, func() server.Moment { return server.Moment(time.Hour + time.Since(start)) })
+	far, err := onMongo(f.storage().base.W1, func() server.Moment { return server.Moment(time.Hour + time.Since(start)) })
 	require.NoError(t, err)
 	tree := f.tree(far)
 	_, err = tree.Lock(f.ctx(), exclusively("/warm"))

@@ -105,7 +105,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 	clear(w.told)
 	w.seq++
 	all := part{all: true}
-	s, err := w.find(ctx, w.base.Soft, w.partFilter(all), 0)
+	s, err := w.find(ctx, w.base.W1, w.partFilter(all), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 		}
 		s := sight{sent: w.base.Clock.Now()}
 		var soon []*record
-		err = w.each(ctx, w.base.Soft, filter, func(raw bson.Raw) error {
+		err = w.each(ctx, w.base.W1, filter, func(raw bson.Raw) error {
 			r, err := readRecord(raw)
 			soon = append(soon, &r)
 			return err
@@ -255,7 +255,7 @@ func (w *mongoWatcher) untold(ctx context.Context, now interval) (events []Event
 		under = append(under, bucket(w.name, t))
 	}
 	after := bson.D{{Key: "$gt", Value: w.from}}
-	err = w.each(ctx, w.base.Soft, bson.D{
+	err = w.each(ctx, w.base.W1, bson.D{
 		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
 		{Key: "$or", Value: bson.A{bson.D{{Key: fieldGranted, Value: after}}, bson.D{{Key: fieldEnded, Value: after}}}},
 	}, func(raw bson.Raw) error {
@@ -320,7 +320,7 @@ func (w *mongoWatcher) sweep(ctx context.Context, now interval) {
 	for t := now.Earliest.Add(-buriedFor); t.After(now.Earliest.Add(-buriedFor - 2*wordFor)); t = t.Add(-bucketFor) {
 		under = append(under, bucket(w.name, t))
 	}
-	_, _ = w.base.Soft.DeleteMany(ctx, bson.D{
+	_, _ = w.base.W1.DeleteMany(ctx, bson.D{
 		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
 		{Key: fieldState, Value: bson.D{{Key: "$in", Value: bson.A{stateReleased, stateExpired}}}},
 		{Key: fieldEnded, Value: bson.D{{Key: "$lt", Value: server.Floor(now.Earliest.Add(-buriedFor))}}},

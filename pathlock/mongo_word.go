@@ -152,7 +152,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 		update = append(update, bson.E{Key: "$unset", Value: unset})
 	}
 	write := func() (command.Reply, error) {
-		return m.base.Modify(ctx, m.base.Soft, m.ownWord(), update, command.Upsert)
+		return m.base.Modify(ctx, m.base.W1, m.ownWord(), update, command.Upsert)
 	}
 	r, err := write()
 	if server.ClassOf(err) == server.DuplicateID { // the document is a stranger's, or another process was quicker
@@ -187,7 +187,7 @@ func reservedBy(id string) string { return fieldReserved + "." + id }
 
 // unreserve removes a waiter's reservation.
 func (m *mongoTree) unreserve(ctx context.Context, id string) outcome {
-	r, err := m.base.Modify(command.Bare(ctx), m.base.Soft, m.ownWord(), bson.D{
+	r, err := m.base.Modify(command.Bare(ctx), m.base.W1, m.ownWord(), bson.D{
 		{Key: "$unset", Value: bson.D{{Key: reservedBy(id), Value: ""}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}, options.FindOneAndUpdate().SetReturnDocument(options.After))

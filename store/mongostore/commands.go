@@ -42,7 +42,7 @@ func (s *Store) insert(c *lease.Claim) (lease.Command, lease.Tenure) {
 	t := s.tenure(c.TTL)
 	return lease.Command{
 		Step:   lease.Acquire,
-		To:     s.base.Durable,
+		To:     s.base.MajorityJournaled,
 		Filter: ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}),
 		Update: bson.D(grant(c, t)),
 		As:     command.Upsert,
@@ -56,7 +56,7 @@ func (s *Store) offer(c *lease.Claim) (lease.Command, lease.Tenure) {
 	t := s.tenure(c.TTL)
 	return lease.Command{
 		Step:   lease.Offer,
-		To:     s.base.Durable,
+		To:     s.base.MajorityJournaled,
 		Filter: ours(c.Key, unheld, lock.At(0, c.Place)),
 		Update: bson.D(grant(c, t).Set(fieldRev, t.Rev).Join(lock.Without(c.Place))),
 		As:     withoutWaits,
@@ -93,7 +93,7 @@ func (s *Store) swap(c *lease.Claim, seen lease.Document, left store.Status, ove
 			dropped = append(dropped, fieldHolders+"."+h.ID)
 		}
 	}
-	swap := lease.Command{Step: lease.Join, To: s.base.Durable, Filter: slices.Concat(ours(c.Key, named), still, beats), Grants: c.ID}
+	swap := lease.Command{Step: lease.Join, To: s.base.MajorityJournaled, Filter: slices.Concat(ours(c.Key, named), still, beats), Grants: c.ID}
 	if c.Mode == store.Exclusive {
 		swap.Step, swap.Filter = lease.TakeOver, slices.Concat(ours(c.Key, named), beats, still)
 	}
@@ -146,7 +146,7 @@ func (s *Store) handOver(from store.Ref, c *lease.Claim) (lease.Command, lease.T
 	} else {
 		filter = append(ours(from.Key, exclusively, holds(from.ID)), path(from.ID).Alive(s.base.ClockBasis())...)
 	}
-	return lease.Command{Step: lease.HandOver, To: s.base.Durable, Filter: filter, Update: bson.D(u), Grants: c.ID}, t
+	return lease.Command{Step: lease.HandOver, To: s.base.MajorityJournaled, Filter: filter, Update: bson.D(u), Grants: c.ID}, t
 }
 
 // remove is **release** while nobody is in line: the document of an exclusive holder is deleted.
@@ -190,7 +190,7 @@ func stay(to *mongo.Collection, r store.Ref, t lease.Tenure) lease.Command {
 
 // mark is **break**: the holder learns of it at its next renewal.
 func (s *Store) mark(r store.Ref, reason string) lease.Command {
-	return lease.Command{Step: lease.Break, To: s.base.Durable, Filter: ours(r.Key, holds(r.ID)), Update: bson.D{
+	return lease.Command{Step: lease.Break, To: s.base.MajorityJournaled, Filter: ours(r.Key, holds(r.ID)), Update: bson.D{
 		{Key: "$set", Value: bson.D{{Key: path(r.ID).Path(lease.FieldBroken), Value: reason}}},
 		moveRev,
 		timed,
@@ -203,7 +203,7 @@ func (s *Store) mark(r store.Ref, reason string) lease.Command {
 //
 // The claim's place may stay in the line: its waiter asks on. The reply has those who wait: they are told.
 func (s *Store) undo(claim store.Ref, from *store.Ref, joined int64) lease.Command {
-	undo := s.drop(lease.Undo, s.base.Durable, claim, nil, 0)
+	undo := s.drop(lease.Undo, s.base.MajorityJournaled, claim, nil, 0)
 	there := holds(claim.ID)
 	or := func(other bson.E) { there = bson.E{Key: "$or", Value: bson.A{bson.D{there}, bson.D{other}}} }
 	switch {

@@ -28,7 +28,7 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	if err := s.refuseUnfitOnce(ctx); err != nil {
 		return err
 	}
-	_, err := s.base.Soft.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
+	_, err := s.base.W1.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
 			SetName(indexName).
@@ -50,7 +50,7 @@ func (s *Store) refuseUnfitOnce(ctx context.Context) error {
 		if s.fit.Load() {
 			return nil
 		}
-		db, name, why := s.base.Soft.Database(), s.base.Soft.Name(), ""
+		db, name, why := s.base.W1.Database(), s.base.W1.Name(), ""
 		specs, err := db.ListCollectionSpecifications(command.Bare(ctx), bson.D{{Key: "name", Value: name}})
 		if class := server.ClassOf(err); err != nil && class != server.Refused && class != server.NoCommand {
 			return err
@@ -92,6 +92,6 @@ func (s *Store) indexOnce(ctx context.Context, c *lease.Claim, g store.Grant) {
 		s.indexed.Store(false) // a short lease has little time to spare: the next grant tries
 	default:
 		s.logger.Warn("mongolock: no TTL index: documents of holders that died stay until their key is used again",
-			"collection", s.base.Soft.Name(), "error", err)
+			"collection", s.base.W1.Name(), "error", err)
 	}
 }

@@ -126,7 +126,7 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	err := s.base.ReadFresh(ctx)
 	var images []lease.Image
 	if err == nil {
-		images, err = s.read(ctx, s.base.Soft, keys)
+		images, err = s.read(ctx, s.base.W1, keys)
 	}
 	if err != nil {
 		return nil, server.NotApplied(err)
@@ -136,7 +136,7 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 
 // read reads the documents of some keys, in their order, under the read concern of a collection.
 func (s *Store) read(ctx context.Context, from *mongo.Collection, keys []string) ([]lease.Image, error) {
-	if len(keys) == 1 && from == s.base.Soft {
+	if len(keys) == 1 && from == s.base.W1 {
 		image, err := s.steps.Find(ctx, named(keys[0]))
 		return []lease.Image{image}, err
 	}

@@ -205,7 +205,7 @@ func TestACollectionThatIsShardedLaterIsNoticed(t *testing.T) {
 	f, line := asRouter(t, unsharded)
 	var passed time.Duration
 	monotonic := server.Monotonic()
-	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.DiscardHandler), now: func() server.Moment {
+	f.store = open(f.store.base.W1, config{noIndex: true, logger: slog.New(slog.DiscardHandler), now: func() server.Moment {
 		return monotonic().Add(passed)
 	}})
 	f.acquire(f.store, exclusiveClaim("before", time.Second))
@@ -227,7 +227,7 @@ func TestAStepOfTheServersClockIsLoggedAndNoDateIsTrustedAfterIt(t *testing.T) {
 	var passed time.Duration
 	monotonic := server.Monotonic()
 	var log bytes.Buffer
-	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.NewTextHandler(&log, nil)), now: func() server.Moment {
+	f.store = open(f.store.base.W1, config{noIndex: true, logger: slog.New(slog.NewTextHandler(&log, nil)), now: func() server.Moment {
 		return monotonic().Add(passed)
 	}})
 	f.acquire(f.store, exclusiveClaim("before", time.Minute))

@@ -387,7 +387,7 @@ func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Sta
 		return store.Status{Key: key}, server.Classified(err)
 	}
 	if image.Found() {
-		s.tidy(ctx, s.base.Soft, key, image)
+		s.tidy(ctx, s.base.W1, key, image)
 	} else if image, err = s.steps.Find(ctx, named(key)); err != nil {
 		return store.Status{Key: key}, server.NotApplied(err)
 	}
@@ -404,7 +404,7 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	var image lease.Image
 	var err error
 	if now {
-		image, err = s.takeOut(ctx, lease.Break, s.base.Durable, store.ReleaseRequest{Ref: r}, ours(r.Key, holds(r.ID), inMode(r.Mode)))
+		image, err = s.takeOut(ctx, lease.Break, s.base.MajorityJournaled, store.ReleaseRequest{Ref: r}, ours(r.Key, holds(r.ID), inMode(r.Mode)))
 	} else {
 		image, err = s.steps.Send(ctx, s.mark(r, reason))
 	}

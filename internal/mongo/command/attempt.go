@@ -32,7 +32,7 @@ type Attempt struct {
 	Twin bool
 
 	// Single says that the claim is sent only once, without a transaction number: see
-	// Collection.Once. It has no twin. But nothing makes the server refuse it later, so its clean-up
+	// Collection.W1NoRetry. It has no twin. But nothing makes the server refuse it later, so its clean-up
 	// is repeated as on a server without transaction numbers.
 	Single bool
 
@@ -67,7 +67,7 @@ func (c *Collection) Begin(ctx context.Context, id string, ttl time.Duration) (c
 	}
 	err := c.Sure(ctx)
 	if err == nil && c.Kind().Sessions {
-		a.session, err = c.Soft.Database().Client().StartSession(fresh)
+		a.session, err = c.W1.Database().Client().StartSession(fresh)
 	}
 	if err != nil {
 		return nil, nil, server.NotApplied(err)

@@ -27,10 +27,10 @@ import (
 type Collection struct {
 	*server.Server
 
-	Durable *mongo.Collection // majority, journaled; see Modify
-	Voted   *mongo.Collection // majority
-	Soft    *mongo.Collection // w: 1; reads too
-	Once    *mongo.Collection // w: 1, for updates that the driver does not send again; see Modify
+	MajorityJournaled *mongo.Collection // see Modify
+	Majority          *mongo.Collection
+	W1                *mongo.Collection // reads too
+	W1NoRetry         *mongo.Collection // for updates that the driver does not send again; see Modify
 
 	Committed *mongo.Collection // reads only what a majority has
 
@@ -41,14 +41,14 @@ type Collection struct {
 // New makes a Collection. It sends nothing. now is the local clock; nil is the monotonic clock.
 func New(coll *mongo.Collection, now func() server.Moment) *Collection {
 	journaled := true
-	soft := Under(coll, writeconcern.W1())
+	w1 := Under(coll, writeconcern.W1())
 	return &Collection{
-		Server:    server.New(soft, now),
-		Durable:   Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
-		Voted:     Under(coll, writeconcern.Majority()),
-		Soft:      soft,
-		Once:      soft.Clone(),
-		Committed: soft.Clone(options.Collection().SetReadConcern(readconcern.Majority())),
+		Server:            server.New(w1, now),
+		MajorityJournaled: Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
+		Majority:          Under(coll, writeconcern.Majority()),
+		W1:                w1,
+		W1NoRetry:         w1.Clone(),
+		Committed:         w1.Clone(options.Collection().SetReadConcern(readconcern.Majority())),
 	}
 }
 
@@ -87,18 +87,18 @@ var (
 )
 
 // Modify updates one document of one of the collections and returns its image. If a server
-// without a journal refuses j, a command on Durable is sent once more without it, and so are
+// without a journal refuses j, a command on MajorityJournaled is sent once more without it, and so are
 // all later ones. The server refused it before it touched anything, so this is not a second
 // attempt.
 //
-// On Once it sends a command that has no transaction number and that the driver does not send
+// On W1NoRetry it sends a command that has no transaction number and that the driver does not send
 // again. It can be applied at most once, and only on one primary: a server remembers what a
 // repeated command did only together with its write, which may be rolled back. The image is
 // then the after-image, whatever opts say.
 func (c *Collection) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
 	filter = ByID(filter)
 	return c.Send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
-		if coll == c.Once {
+		if coll == c.W1NoRetry {
 			return once(ctx, coll, filter, update)
 		}
 		return coll.FindOneAndUpdate(ctx, filter, update, opts...).Raw()
@@ -133,13 +133,13 @@ func (c *Collection) Remove(ctx context.Context, coll *mongo.Collection, filter 
 }
 
 func (c *Collection) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
-	return c.Send(c.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
+	return c.Send(c.W1, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
 
-// Send sends a command to a collection. On Durable it may be sent once more: see Modify.
+// Send sends a command to a collection. On MajorityJournaled it may be sent once more: see Modify.
 func (c *Collection) Send(coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
-	if coll == c.Durable && c.noJ.Load() {
-		coll = c.Voted
+	if coll == c.MajorityJournaled && c.noJ.Load() {
+		coll = c.Majority
 	}
 	r := Reply{Sent: c.Clock.Now()}
 	image, err := command(coll)
@@ -153,8 +153,8 @@ func (c *Collection) Send(coll *mongo.Collection, command func(*mongo.Collection
 		return r, nil
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return r, nil
-	case coll == c.Durable && c.lacksJournal(err):
-		return c.Send(c.Voted, command)
+	case coll == c.MajorityJournaled && c.lacksJournal(err):
+		return c.Send(c.Majority, command)
 	}
 	return r, err
 }
@@ -184,15 +184,15 @@ func refusals(err error) (failed map[int]error, _ error) {
 	return failed, nil
 }
 
-// Bulk sends updates on Durable, unordered: one that fails does not stop the others. The number of
+// Bulk sends updates on MajorityJournaled, unordered: one that fails does not stop the others. The number of
 // those that found a document is a total over all of them. Without a journal it is as with Modify.
 func (c *Collection) Bulk(ctx context.Context, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
-	coll := c.Durable
+	coll := c.MajorityJournaled
 	if c.noJ.Load() {
-		coll = c.Voted
+		coll = c.Majority
 	}
 	result, err := coll.BulkWrite(ctx, models, unordered)
-	if coll == c.Durable && c.lacksJournal(err) {
+	if coll == c.MajorityJournaled && c.lacksJournal(err) {
 		return c.Bulk(ctx, models)
 	}
 	if result != nil {

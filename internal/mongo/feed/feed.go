@@ -62,7 +62,7 @@ type Feed struct {
 
 // Beside returns the feed of the locks of that base.
 func Beside(base *command.Collection) *Feed {
-	locks := base.Soft
+	locks := base.W1
 	wakes := locks.Database().Collection(locks.Name() + suffix)
 	return &Feed{Await: await, base: base, coll: command.Under(wakes, writeconcern.W1())}
 }

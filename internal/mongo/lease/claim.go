@@ -107,7 +107,7 @@ func (c *Claim) confirm(ctx context.Context) (Image, error) {
 	s := c.Steps
 	image, err := s.Send(ctx, Command{
 		Step:   Confirm,
-		To:     s.Coll.Durable,
+		To:     s.Coll.MajorityJournaled,
 		Filter: slices.Concat(c.Names, s.Holds(c.ID)),
 		Update: bson.D{s.Path.Stamped()},
 		Grants: c.ID,
@@ -130,7 +130,7 @@ func (c *Claim) correct(ctx context.Context, g *store.Grant) {
 	holder := s.Holder(c.ID)
 	image, err := s.Send(command.Bare(ctx), Command{
 		Step:   Correct,
-		To:     s.Coll.Durable,
+		To:     s.Coll.MajorityJournaled,
 		Filter: slices.Concat(c.Names, s.Holds(c.ID), holder.Unbroken(), []bson.E{holder.Before(t.Beat)}),
 		Update: Extend(s.Path, holder, t),
 	})

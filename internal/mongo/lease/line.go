@@ -190,7 +190,7 @@ func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u comm
 		u = u.Add("$max", bson.E{Key: FieldExpireAt, Value: command.Date(until)})
 		filter = append(filter, bson.E{Key: FieldExpireAt, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}})
 	}
-	image, err := s.Send(ctx, Command{Step: what, To: s.Coll.Soft, Filter: filter, Update: bson.D(u)})
+	image, err := s.Send(ctx, Command{Step: what, To: s.Coll.W1, Filter: filter, Update: bson.D(u)})
 	if err == nil {
 		c.Attempt.Answered(image.Reply, false)
 	}
@@ -234,7 +234,7 @@ func (c *Claim) makeRoom(ctx context.Context, seen store.Status) (bool, error) {
 	if len(seen.Line) < store.LineMost || len(gone) == 0 {
 		return false, nil
 	}
-	_, err := s.Send(ctx, Command{Step: StepOut, To: s.Coll.Soft, Filter: filter, Update: append(bson.D(s.Path.Without(gone...)), s.Path.Timed())})
+	_, err := s.Send(ctx, Command{Step: StepOut, To: s.Coll.W1, Filter: filter, Update: append(bson.D(s.Path.Without(gone...)), s.Path.Timed())})
 	return true, err
 }
 

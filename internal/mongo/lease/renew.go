@@ -115,7 +115,7 @@ func (r *Renewing) command(n int) Command {
 	r.terms[n] = t
 	return Command{
 		Step:   Renew,
-		To:     s.Coll.Durable,
+		To:     s.Coll.MajorityJournaled,
 		Filter: slices.Concat(r.names[r.Which[n]], s.Alive(of.ID, by), []bson.E{holder.Before(t.Beat)}),
 		Update: Extend(s.Path, holder, t),
 		As:     command.After,
@@ -130,7 +130,7 @@ func (r *Renewing) sendOne(ctx context.Context) bool {
 	case err != nil:
 		r.fail(server.Classified(err))
 	case !image.Found():
-		r.From = s.Coll.Soft
+		r.From = s.Coll.W1
 		return true
 	case image.At.IsZero():
 		r.fail(server.ErrNoTrace)
@@ -157,7 +157,7 @@ func (r *Renewing) sendMany(ctx context.Context) bool {
 	r.drawn = coll.Clock.Now()
 	matched, failed, err := coll.Bulk(within, models)
 	cancel()
-	r.From, r.failed, r.unanswered = coll.Soft, failed, server.Classified(err)
+	r.From, r.failed, r.unanswered = coll.W1, failed, server.Classified(err)
 	if err != nil {
 		if r.From = coll.Committed; server.ClassOf(err) != server.Unknown {
 			r.fail(r.unanswered)

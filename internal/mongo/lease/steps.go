@@ -169,7 +169,7 @@ func (s *Steps) List(ctx context.Context, filter bson.D, opts ...options.Lister[
 		err := s.Coll.ReadFresh(ctx)
 		s.Coll.Refresh(ctx) // a list is for people: it should be sure which holders have run out
 		if err == nil {
-			cursor, failed := s.Coll.Soft.Find(ctx, filter, append(opts, options.Find().SetProjection(s.Only))...)
+			cursor, failed := s.Coll.W1.Find(ctx, filter, append(opts, options.Find().SetProjection(s.Only))...)
 			if err = failed; err == nil {
 				defer cursor.Close(ctx)
 				for cursor.Next(ctx) {
@@ -200,7 +200,7 @@ func (s *Steps) Listed(key string, d Document) store.Status {
 // StepOut takes a place out of the line of the document that ours finds.
 func (s *Steps) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image, error) {
 	u := command.Change{}.Add("$pull", s.Path.Among(p)).Unset(s.Path.place(p))
-	return s.Send(ctx, Command{Step: StepOut, To: s.Coll.Soft, Filter: append(slices.Clip(ours), s.Path.Among(p)), Update: append(bson.D(u), s.Path.Timed())})
+	return s.Send(ctx, Command{Step: StepOut, To: s.Coll.W1, Filter: append(slices.Clip(ours), s.Path.Among(p)), Update: append(bson.D(u), s.Path.Timed())})
 }
 
 // lossBorne is how much time the loss of a release may cost. A release that one node
@@ -216,9 +216,9 @@ func (s *Steps) ReleaseConcern(id string, keep time.Duration) *mongo.Collection 
 	now := s.Coll.Clock.Now()
 	left := l.Until.Sub(now)
 	if !ok || left > lossBorne || keep > 0 && l.From.Add(keep).Sub(now) > left {
-		return s.Coll.Voted
+		return s.Coll.Majority
 	}
-	return s.Coll.Soft
+	return s.Coll.W1
 }
 
 // Stays returns what is written for a holder that is released under MinHold and stays in its

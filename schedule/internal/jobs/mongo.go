@@ -71,7 +71,7 @@ var (
 
 // modify sends one update.
 func (m *Mongo) modify(ctx context.Context, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (r reply, err error) {
-	r.Reply, err = m.base.Modify(ctx, m.base.Durable, filter, update, opts)
+	r.Reply, err = m.base.Modify(ctx, m.base.MajorityJournaled, filter, update, opts)
 	if err != nil || !r.Found() {
 		return r, err
 	}
@@ -106,7 +106,7 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 		opts.SetProjection(withoutPast)
 	}
 	var foreign []error
-	err := m.base.FindAll(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, len(names), func(raw bson.Raw) {
+	err := m.base.FindAll(ctx, m.base.W1, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, len(names), func(raw bson.Raw) {
 		doc, err := readDocument(raw)
 		if err != nil {
 			foreign = append(foreign, err)
@@ -225,7 +225,7 @@ func (m *Mongo) resume(ctx context.Context, name string, now time.Time) (paused 
 func (m *Mongo) Changed(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
 	changed := make(map[string]time.Time)
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}, {Key: "changed", Value: bson.D{{Key: "$gt", Value: date(since)}}}, ours}
-	err := m.base.FindAll(command.Bare(ctx), m.base.Soft, filter, len(names), func(raw bson.Raw) {
+	err := m.base.FindAll(command.Bare(ctx), m.base.W1, filter, len(names), func(raw bson.Raw) {
 		name, isName := raw.Lookup("_id").StringValueOK()
 		at, isTime := command.Time(raw.Lookup("changed"))
 		if isName && isTime {
@@ -238,7 +238,7 @@ func (m *Mongo) Changed(ctx context.Context, names []string, since time.Time) (m
 // Names lists the jobs.
 func (m *Mongo) Names(ctx context.Context) (names []string, err error) {
 	const most = 9999 // in one batch
-	err = m.base.FindAll(command.Bare(ctx), m.base.Soft, bson.D{ours}, most, func(raw bson.Raw) {
+	err = m.base.FindAll(command.Bare(ctx), m.base.W1, bson.D{ours}, most, func(raw bson.Raw) {
 		if name, ok := raw.Lookup("_id").StringValueOK(); ok {
 			names = append(names, name)
 		}
@@ -248,7 +248,7 @@ func (m *Mongo) Names(ctx context.Context) (names []string, err error) {
 
 // Forget deletes a job, but not a document that is not marked as one. It says so.
 func (m *Mongo) Forget(ctx context.Context, name string) error {
-	r, err := m.base.Remove(command.Bare(ctx), m.base.Durable, named(name))
+	r, err := m.base.Remove(command.Bare(ctx), m.base.MajorityJournaled, named(name))
 	if err != nil || r.Found() {
 		return server.Classified(err)
 	}
