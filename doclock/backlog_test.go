@@ -1,6 +1,7 @@
 package doclock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,10 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/doclock/doclocktest"
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 )
 
 func TestTheBacklogTellsWhatWaitsWhatIsWorkedOnAndWhatWasSetAside(t *testing.T) {
@@ -82,4 +86,24 @@ func TestAFieldWithoutADateIsAnErrorBesideTheNumbers(t *testing.T) {
 	}
 	_, err := outbox.Backlog(t.Context(), make(chan int), "")
 	require.ErrorContains(t, err, "the filter")
+}
+
+func TestABacklogTakesFourCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) { sent = append(sent, e.CommandName) }}
+		coll := memmongo.New().Client(t, func(o *options.ClientOptions) { o.SetMonitor(monitor) }).Database("d").Collection("outbox")
+		outbox, err := doclock.New[bson.M](coll)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = outbox.Close() })
+		for _, first := range [][]string{{"hello"}, {}, {"hello"}} {
+			sent = nil
+			_, err := outbox.Backlog(t.Context(), fresh, "came")
+			require.NoError(t, err)
+			assert.Equal(t, append(first, "aggregate", "aggregate", "aggregate", "find"), sent)
+			if len(first) == 0 {
+				time.Sleep(time.Hour)
+			}
+		}
+	})
 }

@@ -43,6 +43,23 @@ func ExampleLocks_Claim() {
 	// sent 2
 }
 
+// A monitor asks whether workers keep up, whether or not one is up.
+func ExampleLocks_Backlog() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"}, Message{2, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	_, err = outbox.Claim(ctx, fresh, oldest)
+	check(err)
+	b, err := outbox.Backlog(ctx, fresh, "") // "created" would tell the age of the oldest, too
+	check(err)
+	fmt.Println(b.Claimable, "wait,", b.Claimed, "is being sent,", b.Dead, "were given up")
+	// Output: 1 wait, 1 is being sent, 0 were given up
+}
+
 func ExampleLocks_Work() {
 	db := database()
 	defer db.Drop(ctx)

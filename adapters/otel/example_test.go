@@ -7,11 +7,14 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/mongolock/mongolock"
 	otellock "github.com/mongolock/mongolock/adapters/otel"
+	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -61,4 +64,28 @@ func ExampleObserver_CommandMonitor() {
 	}
 	fmt.Println(client.Close())
 	// Output: <nil>
+}
+
+// Any process can watch the jobs of all, and the backlog of an outbox; here there is neither.
+func ExampleObserver_Jobs() {
+	reader := metric.NewManualReader() // in a program: an exporter to a collector
+	telemetry, err := otellock.New(otellock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	if err != nil {
+		log.Panic(err)
+	}
+	jobs, err := schedule.InMemory() // on MongoDB: schedule.New(db.Collection("jobs"))
+	if err != nil {
+		log.Panic(err)
+	}
+	if _, err := telemetry.Jobs("jobs", jobs); err != nil {
+		log.Panic(err)
+	}
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &data); err != nil {
+		log.Panic(err)
+	}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		fmt.Println(m.Name)
+	}
+	// Output: lock.signal.unread
 }

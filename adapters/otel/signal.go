@@ -94,7 +94,7 @@ func (o *Observer) Jobs(collection string, jobs *schedule.Scheduler) (metric.Reg
 }
 
 // Documents makes metrics of the documents that workers claim, whether or not one is up, as [doclock.Locks.Backlog] counts
-// them. The rest is as in [Observer.Jobs].
+// them. That takes three counts, a find, and a hello if the last one is old. The rest is as in [Observer.Jobs].
 func (o *Observer) Documents(collection string, backlog func(context.Context) (doclock.Backlog, error)) (metric.Registration, error) {
 	s := &o.signals
 	return s.register(collection, func(ctx context.Context, to metric.Observer, in attribute.KeyValue) (faults int) {

@@ -2,6 +2,7 @@ package promlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	promlock "github.com/mongolock/mongolock/adapters/prometheus"
+	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -74,4 +77,26 @@ func ExampleCollector_CommandMonitor() {
 	}
 	fmt.Println(client.Close())
 	// Output: <nil>
+}
+
+// Any process can watch the jobs of all; here none has run so far.
+func ExampleJobs() {
+	jobs, err := schedule.InMemory() // on MongoDB: schedule.New(db.Collection("jobs"))
+	if err != nil {
+		log.Panic(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(promlock.Jobs("jobs", jobs))
+	show(registry, "mongolock_")
+	// Output: mongolock_signal_unread 0
+}
+
+// The outbox of this example does not answer, which is told too.
+func ExampleDocuments() {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(promlock.Documents("outbox", func(context.Context) (doclock.Backlog, error) {
+		return doclock.Backlog{}, errors.New("no primary") // outbox.Backlog(ctx, filter, "created")
+	}))
+	show(registry, "mongolock_")
+	// Output: mongolock_signal_unread 1
 }

@@ -99,7 +99,7 @@ func Jobs(collection string, jobs *schedule.Scheduler) prometheus.Collector {
 //		return outbox.Backlog(ctx, bson.D{{Key: "state", Value: "new"}}, "created")
 //	}))
 //
-// The rest is as in [Jobs].
+// Each scrape sends what Backlog does: three counts, a find, and a hello if the last one is old. The rest is as in [Jobs].
 func Documents(collection string, backlog func(context.Context) (doclock.Backlog, error)) prometheus.Collector {
 	s := newSignal(collection)
 	claimable := s.desc("documents_claimable", "Documents that a worker could claim.")

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	promlock "github.com/mongolock/mongolock/adapters/prometheus"
 	"github.com/mongolock/mongolock/doclock"
@@ -46,8 +48,11 @@ func schedulerOn(t *testing.T, coll *mongo.Collection) *schedule.Scheduler {
 
 func TestJobsThatNoProcessHasAreSeenByAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		coll := memmongo.New().Client(t).Database("d").Collection("jobs")
-		jobs, signal := schedulerOn(t, coll), promlock.Jobs("jobs", schedulerOn(t, coll))
+		server, monitor, sent := memmongo.New(), new(event.CommandMonitor), []string{}
+		monitor.Started = func(_ context.Context, e *event.CommandStartedEvent) { sent = append(sent, e.CommandName) }
+		jobs := schedulerOn(t, server.Client(t).Database("d").Collection("jobs"))
+		aside := server.Client(t, func(o *options.ClientOptions) { o.SetMonitor(monitor) }).Database("d").Collection("jobs")
+		signal := promlock.Jobs("jobs", schedulerOn(t, aside))
 		assert.Equal(t, map[string]float64{"mongolock_signal_unread{jobs}": 0}, gathered(t, signal))
 
 		require.NoError(t, jobs.Add("import", schedule.Every(time.Hour), func(context.Context, schedule.Run) error { return nil }))
@@ -63,7 +68,9 @@ func TestJobsThatNoProcessHasAreSeenByAnotherOne(t *testing.T) {
 
 		state, err := jobs.Job(t.Context(), "import")
 		require.NoError(t, err)
+		sent = nil
 		is := gathered(t, signal)
+		assert.Equal(t, []string{"find", "find", "hello"}, sent)
 		assert.InDelta(t, (2*time.Hour + time.Minute).Seconds(), is["mongolock_job_overdue_seconds{jobs,import}"], 2)
 		assert.InDelta(t, float64(state.Next.Unix()), is["mongolock_job_next_timestamp_seconds{jobs,import}"], 1)
 		assert.InDelta(t, float64(state.Succeeded.Unix()), is["mongolock_job_succeeded_timestamp_seconds{jobs,import}"], 1)
