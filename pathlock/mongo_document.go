@@ -77,9 +77,9 @@ type record struct {
 	granted, ended time.Time
 
 	// The following are of a lock that this process is adding:
-	sent, got server.Moment  // when it was sent, and when that was answered
+	sent, got server.Moment     // when it was sent, and when that was answered
 	by        server.ClockBasis // the clock and epoch that its dates go by
-	again     bool           // its time has to begin again
+	again     bool              // its time has to begin again
 }
 
 // readRecord refuses a document that this version did not write: the lock of a newer version
