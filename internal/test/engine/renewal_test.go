@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,9 +257,10 @@ func TestARenewalGoesOnWhenItsCallerGivesUp(t *testing.T) {
 func TestRenewIsNotAnsweredByARenewalThatBeganBeforeIt(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		l := acquire(t, newClient(t, b), "k", mongolock.TTL(6*time.Second))
-		start, n := time.Now(), 0
+		start := time.Now()
+		var n atomic.Int64
 		b.On(lab.Renew, func(ctx context.Context, c *lab.Call) error {
-			if n++; n != 2 {
+			if n.Add(1) != 2 {
 				return lab.Hang(ctx, c)
 			}
 			time.Sleep(3500*time.Millisecond - time.Since(start))
