@@ -45,7 +45,7 @@ func (s *signals) make(m metric.Meter) error {
 	s.failing = number("lock.job.failing", "1", "1 if the job's last run did not succeed.")
 	s.paused = number("lock.job.paused", "1", "1 if the job is paused.")
 	s.documentsOldest = seconds("lock.documents.oldest", "How old the oldest document is that a worker could claim.")
-	s.unread = number("lock.signal.unread", "{document}", "What could not be read: 1 for the collection, or documents in it.")
+	s.unread = number("lock.signal.unread", "{fault}", "Above 0 if the collection, a document or a job's plan could not be read.")
 	var err error
 	s.documents, err = m.Int64ObservableUpDownCounter("lock.documents", metric.WithDescription("Documents that a worker could claim, that one has, and that were set aside."), metric.WithUnit("{document}"))
 	return errors.Join(append(errs, err)...)

@@ -25,7 +25,7 @@ type signal struct {
 
 func newSignal(collection string) *signal {
 	s := &signal{always: prometheus.Labels{"collection": strings.ToValidUTF8(collection, "\uFFFD")}}
-	s.unread = s.desc("signal_unread", "What this scrape could not read: 1 for the collection, or documents in it.")
+	s.unread = s.desc("signal_unread", "Above 0 if this scrape could not read the collection, a document or a job's plan.")
 	return s
 }
 

@@ -22,7 +22,7 @@ type jobsCheckCmd struct {
 func (*jobsCheckCmd) Help() string {
 	return `It prints a line on the whole and one for each job that is not well, and exits with the worst:
    0  OK         each job is well
-   1  WARNING    the last run of a job did not succeed, or the job is paused
+   1  WARNING    the last run of a job did not succeed, or the job is paused, or was claimed by a wrong clock
    2  CRITICAL   a job is overdue or not known, or there is none
    3  UNKNOWN    the jobs, or the plan of one, cannot be read
 
@@ -99,6 +99,8 @@ func healthOf(s schedule.State, tolerance time.Duration) jobHealth {
 		if ended[0].Error != "" {
 			h.Says += ": " + ended[0].Error
 		}
+	case s.Decided.After(s.Now.Add(time.Minute)): // a claim comes less than that before its due time
+		say(statusWarning, "claimed for %s, by a clock that was wrong: it waits until then, or for jobs forget", s.Decided.UTC().Format(time.RFC3339))
 	case s.Paused:
 		say(statusWarning, "paused; %s", success)
 	}

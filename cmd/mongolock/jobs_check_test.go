@@ -81,3 +81,11 @@ func TestJobsCheckKnowsAPlanThatItCannotRead(t *testing.T) {
 	assert.Equal(t, statusUnknown, h.Status)
 	assert.Equal(t, "the plan cannot be read here", h.Says)
 }
+
+func TestJobsCheckTellsOfAClaimByAWrongClock(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	assert.Equal(t, statusOK, healthOf(schedule.State{Known: true, Now: now, Decided: now.Add(time.Second)}, 0).Status)
+	h := healthOf(schedule.State{Known: true, Now: now, Decided: now.Add(20 * time.Hour)}, 0)
+	assert.Equal(t, statusWarning, h.Status)
+	assert.Equal(t, "claimed for 2026-01-01T20:00:00Z, by a clock that was wrong: it waits until then, or for jobs forget", h.Says)
+}
