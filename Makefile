@@ -200,9 +200,9 @@ bench: ## test: the figures of docs/internals/figures.md: 10 minutes
 # ARGS='-locks redis -rounds 1' narrows it, and writes nothing.
 ARGS ?=
 .PHONY: compare
-compare: $(DEVMONGO) ## test: the figures of docs/comparison.md: 10 minutes
+compare: $(DEVMONGO) ## test: the figures of other locks: 10 minutes
 	go build -C bench -o ../bin/compare ./compare
-	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
+	$(ON_MONGO) bin/compare -write docs/internals/locks-measured.md $(ARGS)
 
 .PHONY: demo
 demo: ## use: three processes, one lock, one of them killed: 15 s

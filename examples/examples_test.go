@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,13 +30,15 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/assign"
 	"github.com/mongolock/mongolock/devmongo"
+	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/fence"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/schedule"
 )
 
 var (
-	names    = []string{"fence", "handoff", "leader", "lost", "nightly", "once", "outbox", "partitions", "paths", "permits", "skip"}
+	names    = []string{"fence", "handoff", "leader", "lost", "nightly", "once", "outbox", "partitions", "paths", "permits", "service", "skip"}
 	programs string // the folder that they are built into
 	server   *mongo.Client
 	locks    *mongolock.Client // of another process
@@ -138,7 +141,7 @@ func TestEachExampleIsOneShortFileThatCanBeCopied(t *testing.T) {
 		short++
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		assert.LessOrEqual(t, strings.Count(string(text), "\n"), 60, "lines of %s", file)
+		assert.LessOrEqual(t, strings.Count(string(text), "\n"), 70, "lines of %s", file)
 		sources, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
 		require.NoError(t, err)
 		for _, other := range sources {
@@ -315,15 +318,18 @@ func TestFence(t *testing.T) {
 func TestPermits(t *testing.T) {
 	var taken []*mongolock.Lease
 	for range 3 {
-		lease, err := locks.Acquire(t.Context(), "render", mongolock.OneOf(3))
+		lease, err := locks.Acquire(t.Context(), "render/acme", mongolock.OneOf(3))
 		require.NoError(t, err)
 		taken = append(taken, lease)
 	}
-	fourth := start(t, "permits")
+	fourth := start(t, "permits", "acme")
 	require.Eventually(t, func() bool {
-		s, err := locks.Inspect(t.Context(), "render")
+		s, err := locks.Inspect(t.Context(), "render/acme")
 		return err == nil && len(s.Line) == 1
 	}, time.Minute, 20*time.Millisecond, "it waits")
+	other := start(t, "permits", "another", "tenant")
+	other.says("rendering")
+	other.ends(0)
 	require.NoError(t, taken[1].Release())
 	fourth.says("rendering")
 	fourth.ends(0)
@@ -369,4 +375,90 @@ func TestHandoff(t *testing.T) {
 	require.NoError(t, err, "afterwards")
 	require.NoError(t, lease.Release())
 	start(t, "handoff", ticket).ends(1)
+}
+
+// saysAll waits for lines that come in any order.
+func (p *process) saysAll(want ...string) {
+	p.t.Helper()
+	var said []string
+	for range want {
+		require.True(p.t, p.lines.Scan(), "it ended after %q; want %q", said, want)
+		said = append(said, p.lines.Text())
+	}
+	require.ElementsMatch(p.t, want, said)
+}
+
+// aService has a server's database to itself, with a message and a run that is asked for.
+func aService(t *testing.T, on *mongo.Client) (*process, *mongolock.Client, *schedule.Scheduler) {
+	t.Helper()
+	db := on.Database("service")
+	require.NoError(t, db.Drop(t.Context()))
+	_, err := db.Collection("outbox").InsertOne(t.Context(), bson.M{"state": "new"})
+	require.NoError(t, err)
+	held, err := mongolock.New(db.Collection("locks"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = held.Close() })
+	jobs, err := schedule.New(db.Collection("jobs"))
+	require.NoError(t, err)
+	p := start(t, "service")
+	require.Eventually(t, func() bool { return jobs.RunNow(t.Context(), "report") == nil }, time.Minute, 20*time.Millisecond)
+	p.saysAll(everyRole...)
+	return p, held, jobs
+}
+
+var everyRole = []string{"billing", "mail", "message", "partition 0", "partition 1", "report"}
+
+// A process that is stopped leaves nothing to a TTL, and one that is killed leaves all of it.
+func TestService(t *testing.T) {
+	first, held, jobs := aService(t, server)
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGTERM))
+	first.ends(0)
+	for s, err := range held.List(t.Context(), "") {
+		require.NoError(t, err)
+		assert.Empty(t, s.Holders, s.Key)
+	}
+	messages, err := doclock.New[bson.M](server.Database("service").Collection("outbox"))
+	require.NoError(t, err)
+	defer messages.Close()
+	locked := func() (n int) {
+		for _, err := range messages.List(t.Context()) {
+			require.NoError(t, err)
+			n++
+		}
+		return n
+	}
+	assert.Zero(t, locked(), "messages")
+	state, err := jobs.Job(t.Context(), "report")
+	require.NoError(t, err)
+	require.Len(t, state.Runs, 1)
+	assert.Equal(t, schedule.Stopped, state.Runs[0].Outcome, "it is to be repeated at once")
+
+	second := start(t, "service")
+	second.saysAll(everyRole...)
+	assert.Equal(t, 1, locked(), "a lock would be seen")
+	require.NoError(t, second.cmd.Process.Kill())
+	second.ends(-1)
+	third := start(t, "service")
+	third.saysAll(everyRole...)
+	require.NoError(t, third.cmd.Process.Signal(syscall.SIGTERM))
+	third.ends(0)
+}
+
+// Kubernetes kills what has not ended after 30 s.
+func TestServiceEndsWithinItsGracePeriodWithoutItsDatabase(t *testing.T) {
+	uri := os.Getenv("MONGODB_URI")
+	for name, goes := range map[string]func(*faultproxy.Proxy){"refused": (*faultproxy.Proxy).Cut, "silent": (*faultproxy.Proxy).Silence} {
+		t.Run(name, func(t *testing.T) {
+			proxy := faultproxy.New(t, uri)
+			t.Setenv("MONGODB_URI", proxy.URI())
+			p, _, _ := aService(t, server)
+			goes(proxy)
+			told := time.Now()
+			require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+			killed := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+			defer killed.Stop()
+			p.ends(1)
+			t.Logf("it ended after %s", time.Since(told).Round(100*time.Millisecond))
+		})
+	}
 }

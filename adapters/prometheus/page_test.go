@@ -55,9 +55,12 @@ func TestTheDashboardAndTheRulesNameMetricsThatThereAre(t *testing.T) {
 }
 
 func TestThePageListsEveryMetricAndEveryAlert(t *testing.T) {
+	names, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	assert.Equal(t, described(t), namedIn(string(names)))
+
 	page, err := os.ReadFile("../../docs/telemetry.md")
 	require.NoError(t, err)
-	assert.Equal(t, described(t), namedIn(string(page)))
 
 	rules, err := os.ReadFile("../../docs/grafana/alerts.yaml")
 	require.NoError(t, err)

@@ -14,7 +14,7 @@
 //
 // The commands that the locks send are counted by a monitor of the driver: [Collector.CommandMonitor].
 //
-// docs/telemetry.md lists the metrics. docs/grafana has a dashboard and alert rules for
+// The README lists the metrics. docs/grafana has a dashboard and alert rules for
 // them.
 package promlock
 

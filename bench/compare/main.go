@@ -1,4 +1,4 @@
-// Command compare takes the figures of docs/comparison.md. It measures mongolock and other locks in
+// Command compare takes the figures of docs/internals/locks-measured.md. It measures mongolock and other locks in
 // the same ways, in turns on one machine, each on the server that it comes with.
 //
 // `make compare` runs it. It needs MONGODB_URI, redis-server on PATH, and PostgreSQL; etcd is part of

@@ -26,7 +26,9 @@ func main() {
 	check(err)
 	locks, err := mongolock.New(conn.Database("mongolock").Collection("locks"), mongolock.TTL(10*time.Second))
 	check(err)
-	candidate, err := leader.New(locks, "billing")
+	candidate, err := leader.New(locks, "billing",
+		leader.Warm(load),                    // before this process stands for election
+		leader.AwaitSuccessor(5*time.Second)) // a deploy: lead until the next process is ready
 	check(err)
 
 	healthy := leader.Healthy(30*time.Second, candidate) // no: a restart is needed
@@ -45,6 +47,9 @@ func main() {
 	locks.Close()
 	conn.Disconnect(context.Background())
 }
+
+// load prepares what bill needs, while another process leads.
+func load(ctx context.Context) error { return ctx.Err() }
 
 // bill must return when ctx ends: then this process no longer leads.
 func bill(ctx context.Context, term leader.Term) error {

@@ -38,8 +38,10 @@ func run(ctx context.Context, uri string) error {
 		return err
 	}
 	plan := schedule.Cron("CRON_TZ=Europe/Berlin 0 3 * * *")
-	// A night on which no process ran is made up for, by the next that starts within six hours.
-	if err := jobs.Add("nightly-report", plan, report, schedule.MaxLate(6*time.Hour)); err != nil {
+	err = jobs.Add("nightly-report", plan, report,
+		schedule.Retry(5, time.Minute), // a report that fails: after 1, 2, 4, 8 and 16 minutes
+		schedule.MaxLate(6*time.Hour))  // no process ran at three: the next that starts before nine
+	if err != nil {
 		return err
 	}
 	return jobs.Run(ctx) // until ctx ends

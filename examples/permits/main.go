@@ -1,4 +1,4 @@
-// Command permits renders a video; at most three do that at a time, on all hosts together.
+// Command permits renders a video for a tenant; each has at most three at a time, on all hosts together.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -18,12 +19,12 @@ import (
 
 func main() {
 	uri := cmp.Or(os.Getenv("MONGODB_URI"), "mongodb://localhost:27017")
-	if err := run(context.Background(), uri); err != nil {
+	if err := run(context.Background(), uri, strings.Join(os.Args[1:], " ")); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, uri string) error {
+func run(ctx context.Context, uri, tenant string) error {
 	conn, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		return err
@@ -39,7 +40,7 @@ func run(ctx context.Context, uri string) error {
 		fmt.Println("rendering")
 		return ctx.Err() // your work; ctx ends when the lease does
 	}
-	err = mongolock.Do(ctx, locks, "render", render, mongolock.OneOf(3), mongolock.MaxWait(10*time.Minute))
+	err = mongolock.Do(ctx, locks, "render/"+tenant, render, mongolock.OneOf(3), mongolock.MaxWait(10*time.Minute))
 	if errors.Is(err, mongolock.ErrHeld) {
 		return errors.New("no permit within ten minutes")
 	}
