@@ -50,7 +50,7 @@ func main() {
 	all.Go(func() error { return outbox.Work(ctx, 4, unsent, oldest, send) })
 	all.Go(func() error { return assign.Run(ctx, locks, "orders", 2, consume) })
 	context.AfterFunc(ctx, func() {
-		time.Sleep(15 * time.Second) // of the 30 that Kubernetes gives: then work that hangs is left behind
+		<-time.After(15 * time.Second) // of the 30 that Kubernetes gives: then work that hangs is left behind
 		log.Fatal(errors.Join(errors.New("not stopped in time"), locks.Close(), outbox.Close()))
 	})
 	err = all.Wait() // each has given back what it had
