@@ -30,7 +30,7 @@ var pathControls = []safety{
 	{1836, "a refresh that goes on when its caller has left", &knob.PathRefreshAbandoned, elections},
 	{1, "a release by path", &knob.PathReleaseByPath, plain},
 	{236, "what is in the way removed though it has changed", &knob.PathDropWithoutRev, elections},
-	{7, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
+	{10, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
 	{4, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld, plain},
 	{1, "a grant of which no watcher is told", &knob.PathGrantUntold, plain},
 	{1, "the locks above forgotten", &knob.PathAncestorForgotten, plain},
