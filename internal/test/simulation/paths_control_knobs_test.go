@@ -27,7 +27,7 @@ var pathControls = []safety{
 	{1, "a grant beside a lock that was added a moment ago", &knob.PathDoubtIgnored, plain},
 	{1, "expiry by a clock that is ahead", &knob.PathByOwnClock, plain},
 	{1, "a refresh that revives", &knob.PathRefreshRevives, plain},
-	{1836, "a refresh that goes on when its caller has left", &knob.PathRefreshAbandoned, elections},
+	{504, "a refresh that goes on when its caller has left", &knob.PathRefreshAbandoned, elections},
 	{1, "a release by path", &knob.PathReleaseByPath, plain},
 	{236, "what is in the way removed though it has changed", &knob.PathDropWithoutRev, elections},
 	{10, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
