@@ -76,7 +76,7 @@ LOAD ?=
 .PHONY: test
 test: $(DEVMONGO) bin/testreport ## test: the tests of the library; some: PKG=./once RUN=Died
 	@echo 'All tests take some seven minutes on two idle cores (44 were seen on busy ones); a line for each package as it ends.'
-	@$(if $(filter $(EMBEDDED),$(DEVMONGO)),echo 'The embedded server skips some 350 of contention: "make server test KIND=secantus" builds one that has them, with cargo.',:)
+	@$(if $(filter $(EMBEDDED),$(DEVMONGO)),echo 'The embedded server skips some 350 of contention: "make server test KIND=secantus" builds one that has them (needs cargo).',:)
 	@$(ON_MONGO) $(if $(LOAD),.ci/beside $(LOAD)) $(TESTS) $(FLAGS) -timeout $(if $(LOAD),60m,15m) $(PKG)
 
 .PHONY: bin/testreport
