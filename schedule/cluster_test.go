@@ -29,6 +29,7 @@ type link struct {
 	skew  time.Duration                           // how far the store's clock is ahead
 	old   time.Duration                           // how far the process's samples of it are behind
 	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
+	late  func(call string) time.Duration         // positive: the call fails now, and is applied that much later, or once more
 }
 
 func newLink(to jobs.Store) *link {
@@ -42,8 +43,17 @@ func (l *link) through(_ context.Context, c jobstest.Call, send func() error) er
 	if c.Op != "changed" { // a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds)
 		l.calls[c.Op]++
 	}
-	fault, reply := l.fault, l.reply
+	fault, reply, late := l.fault, l.reply, l.late
 	l.mu.Unlock()
+	if late != nil {
+		if d := late(c.Op); d > 0 {
+			if d.Milliseconds()%2 == 0 {
+				_ = send()
+			}
+			time.AfterFunc(d, func() { _ = send() })
+			return errCut
+		}
+	}
 	if c.Op == "claim" {
 		defer time.Sleep(reply)
 	}

@@ -168,7 +168,19 @@ func (e *leaseStore) neverBegan(id string) bool {
 	return ok && t.lease == nil
 }
 
-// endAgain ends a run that this process had, if its end could not be written before. It reports whether
+// unrecorded lists the runs of a job, or of all, whose end may or may not be recorded.
+func (e *leaseStore) unrecorded(job string) (ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, t := range e.claims {
+		if (job == "" || t.claim.Job == job) && t.unsure && t.tell != nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// endAgain ends a run that this process had, if its end could not be recorded before. It reports whether
 // nothing more is to be done for it.
 func (e *leaseStore) endAgain(ctx context.Context, id string) bool {
 	t, ok := e.find(id)
@@ -178,6 +190,18 @@ func (e *leaseStore) endAgain(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	return e.release(ctx, store.Ref{ID: id}) == nil
+}
+
+// endRest does so once for all that are left when the process stops.
+func (e *leaseStore) endRest(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBound)
+	defer cancel()
+	for _, id := range e.unrecorded("") {
+		if failed := e.release(ctx, store.Ref{ID: id}); !errors.Is(failed, store.ErrGone) { // another process goes on with it
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // Renew sends each renewal of the batch, a few at a time.

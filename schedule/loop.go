@@ -38,7 +38,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	work.Wait()
 	stop()
 	s.stop()
-	if left := client.Close(); left != nil {
+	if left := errors.Join(client.Close(), s.runs.endRest(ctx)); left != nil {
 		s.logger.Warn("schedule: could not record the end of every run; unrecorded runs will expire", "error", left)
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -88,6 +89,11 @@ func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
 			s.put(item{at: at, job: j, task: repeatRun, dead: r, seq: seen.Seq})
 		}
 	}
+	for _, id := range s.runs.unrecorded(j.name) {
+		if !slices.ContainsFunc(seen.Runs, func(r jobs.Run) bool { return r.ID == id }) { // the past tells what became of it
+			s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: jobs.Run{ID: id}})
+		}
+	}
 	if !next.IsZero() {
 		s.readAt(j, next.Add(time.Millisecond))
 	}
@@ -134,8 +140,12 @@ func isFar(at, now time.Time) bool { return at.After(now.Add(farAhead)) }
 
 // repeat goes on with a run that is over.
 func (s *Scheduler) repeat(ctx, runs context.Context, j *job, dead jobs.Run, seq int64) {
-	if s.runs.endAgain(ctx, dead.ID) { // it is this process's own, whose end could not be written
+	switch done := s.runs.endAgain(ctx, dead.ID); {
+	case done: // it was this process's own, and its end could not be recorded before
 		s.readAt(j, s.store.Now())
+		return
+	case dead.Due.IsZero():
+		s.readAt(j, s.store.Now().Add(often))
 		return
 	}
 	c := j.repetition(dead, s.store.Now(), s.jitter)
