@@ -148,8 +148,8 @@ func (l *ledger) Read(ctx context.Context, names []string, detail jobs.Detail) (
 		defer l.h.mu.Unlock()
 		if s := all[0]; s.Edition > l.h.edition { // those before are not there any more, because they are decided
 			l.h.edition = s.Edition
-			before := slices.DeleteFunc(l.h.spans, func(old jobs.Span) bool { return !old.From.Before(s.Plans[0].From) })
-			l.h.spans = append(before, s.Plans...)
+			l.h.spans = slices.DeleteFunc(l.h.spans, func(old jobs.Span) bool { return !old.From.Before(s.Plans[0].From) })
+			l.h.spans = append(l.h.spans, s.Plans...)
 		}
 		if at := all[0].Asked; !at.IsZero() && !slices.Contains(l.h.asked, at) {
 			l.h.asked = append(l.h.asked, at)
