@@ -32,7 +32,7 @@ func (s *Scheduler) reread(ctx context.Context, which []*job) {
 			s.event(Event{Kind: Faulted, Job: j.name, Err: states[i].Foreign})
 			continue
 		}
-		news := s.watch(j, states[i]) || len(states[i].Runs) > 0
+		news := s.watch(j, states[i])
 		if s.take(j) {
 			s.aim(ctx, j, states[i])
 		} else if news { // a claim is under way: the job is read before the next one
