@@ -97,7 +97,11 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 			return nil
 		}
 	}
-	p := j.pick(j.mark, s.store.Now(), s.jitter)
+	mark, turn := j.mark, j.due
+	if !j.sure && j.losses%2 == 0 { // perhaps not all were taken, but a run was under way: at all, or from the first on
+		mark = j.known[j.losses/2%2]
+	}
+	p := j.pick(mark, s.store.Now(), s.jitter)
 	if j.due = p.due; j.due.After(s.store.Now()) {
 		j.pause = nil
 		s.await(j)
@@ -107,11 +111,11 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 	if at := j.asked.Load(); at != 0 {
 		asked = time.UnixMilli(at).UTC()
 	}
-	lease, a, err := s.claim(ctx, j, jobs.Claim{Edition: j.edition, Mark: j.mark, First: p.first, Ahead: j.ahead, Asked: asked,
+	lease, a, err := s.claim(ctx, j, jobs.Claim{Edition: j.edition, Mark: mark, First: p.first, Ahead: j.ahead, Asked: asked,
 		Run: jobs.Run{Due: p.due, Attempt: 1, Verdict: string(p.verdict), Drops: p.drops}})
 	switch {
 	case errors.Is(err, jobs.ErrNotDue):
-		j.pause = nil
+		j.pause, j.due = nil, later(turn, p.due)
 		s.lost(j, a)
 		return nil
 	case err != nil:
@@ -248,6 +252,10 @@ func (s *Scheduler) readAnew(j *job) {
 func (s *Scheduler) lost(j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Due: j.due})
 	now := s.store.Now()
+	if j.sure {
+		j.known, j.losses = [2]time.Time{j.mark, j.due}, 0
+	}
+	j.losses++
 	j.mark, j.sure = j.due, false // most likely
 	j.due = j.after(j.due)
 	if j.each && due(j.due, now) {

@@ -49,14 +49,16 @@ type job struct {
 	asked atomic.Int64 // when the job was last told to run at once, in Unix milliseconds
 
 	// The following belong to the one goroutine that has the job's item of the queue.
-	plans   spans     // what the document says
-	edition int64     // of plans
-	due     time.Time // the due time to claim next
-	mark    time.Time // every due time up to it is decided, as far as is known
-	sure    bool      // mark comes from the document, or from this process's own last claim
-	ahead   time.Time // the next claim takes decided back from there; zero: it does not
-	told    time.Time // the decided that a log line said lies in the future
-	looked  time.Time // the last read after a lost claim, of a job that is due often
+	plans   spans        // what the document says
+	edition int64        // of plans
+	due     time.Time    // the due time to claim next
+	mark    time.Time    // every due time up to it is decided, as far as is known
+	sure    bool         // mark comes from the document, or from this process's own last claim
+	known   [2]time.Time // the last mark that was sure, and the first due time refused since then
+	losses  int          // claims that were refused since then
+	ahead   time.Time    // the next claim takes decided back from there; zero: it does not
+	told    time.Time    // the decided that a log line said lies in the future
+	looked  time.Time    // the last read after a lost claim, of a job that is due often
 	pause   *backoff.Backoff
 
 	// The following are protected by Scheduler.mu.
