@@ -319,8 +319,10 @@ func TestAClaimWaitsForMaxWaitAtMost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				locks := locksOn[order](t, newReplicaSet(0).collection(t), With(mongolock.MaxWait(3*time.Second)))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
 				began := time.Now()
-				_, err := locks.Claim(t.Context(), ready, nil, opts...)
+				_, err := locks.Claim(ctx, ready, nil, opts...)
 				require.ErrorIs(t, err, ErrNoWork)
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
 				require.EqualError(t, err, "doclock: claim: MaxWait exceeded: doclock: nothing to claim")

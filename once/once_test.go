@@ -249,8 +249,10 @@ func TestAListHasEveryRecordAndNoStrangers(t *testing.T) {
 // A migration calls Do for its own name, through a helper. That it runs under other names, too, makes no difference.
 func TestARunThatCallsDoForItsOwnNameIsToldAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		coll, began := w.collection(docset.None), time.Now()
-		err := once.Do(t.Context(), coll, name, func(ctx context.Context, _ once.Run) error {
+		err := once.Do(ctx, coll, name, func(ctx context.Context, _ once.Run) error {
 			return once.Do(ctx, coll, "another", func(ctx context.Context, _ once.Run) error {
 				return once.Do(ctx, coll, name, takes(0), quiet("pod-1")...)
 			}, quiet("pod-1")...)
