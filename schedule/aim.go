@@ -123,14 +123,18 @@ func (s *Scheduler) adopt(ctx context.Context, j *job, seen jobs.State) (jobs.St
 	last := seen.Plans[len(seen.Plans)-1]
 	if last.Plan != own {
 		plans := slices.Clone(seen.Plans)
-		for len(plans) > 1 && !plans[1].From.After(seen.Decided) {
+		for len(plans) > 1 && len(seen.Runs) == 0 && !plans[1].From.After(seen.Decided) { // none whose claim may be returned
 			plans = plans[1:]
 		}
 		if len(plans) >= mostPlans {
 			return seen, nil
 		}
-		plans = append(plans, jobs.Span{Plan: own, From: later(now, last.From)})
-		if err := s.store.Plan(ctx, j.name, seen.Edition, plans); err != nil {
+		from := later(now, last.From)
+		if !seen.Decided.After(now.Add(wrongBy)) { // otherwise a clock was wrong
+			from = later(from, seen.Decided)
+		}
+		plans = append(plans, jobs.Span{Plan: own, From: from})
+		if err := s.store.Plan(ctx, seen, plans); err != nil {
 			return seen, wrap("change the plan of", j.name, err)
 		}
 		s.logger.Info("schedule: a job has a new plan", "job", j.name, "before", last.Plan, "now", own)

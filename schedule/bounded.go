@@ -27,10 +27,10 @@ func (b boundedStore) Register(ctx context.Context, name, plan string, now time.
 	return b.Store.Register(ctx, name, plan, now)
 }
 
-func (b boundedStore) Plan(ctx context.Context, name string, edition int64, plans []jobs.Span) error {
+func (b boundedStore) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	return b.Store.Plan(ctx, name, edition, plans)
+	return b.Store.Plan(ctx, seen, plans)
 }
 
 func (b boundedStore) Changed(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {

@@ -18,8 +18,8 @@
 //
 // From the moment at which a process with the plan has read the job, each of its due times has exactly one fate,
 // which the database knows and which is told: as [Ended], for a run that will not be repeated, or as [Dropped],
-// also in a line of the log and to the observer (OpMiss). It is told once, or twice if a process dies, or is
-// cut off, while it tells.
+// also in a line of the log and to the observer (OpMiss). It is told once. If a process dies, or is cut off, while it
+// tells, that may be twice, or of an Ended never: then the past alone has it.
 //
 //	what happened to a run             it is repeated                         told at last
 //	-------------------------------    -----------------------------------    -------------------------

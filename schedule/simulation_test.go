@@ -136,8 +136,8 @@ func (l *ledger) End(ctx context.Context, e jobs.End) error {
 	return l.Store.End(context.WithoutCancel(ctx), e)
 }
 
-func (l *ledger) Plan(ctx context.Context, name string, edition int64, plans []jobs.Span) error {
-	return l.Store.Plan(context.WithoutCancel(ctx), name, edition, plans)
+func (l *ledger) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
+	return l.Store.Plan(context.WithoutCancel(ctx), seen, plans)
 }
 
 // Read notes the plans, whoever has changed them.

@@ -104,9 +104,10 @@ var claimsAboutFires = map[string]func(*storeFixture){
 	},
 	"a claim under another edition of the plans is refused": func(f *storeFixture) {
 		f.register()
-		plans := append(f.state().Plans, jobs.Span{Plan: "another", From: f.fire(0)})
-		require.NoError(f, f.store.Plan(f.ctx(), f.job, 1, plans))
-		require.ErrorIs(f, f.store.Plan(f.ctx(), f.job, 1, plans), jobs.ErrNotDue, "a second time")
+		seen := f.state()
+		plans := append(seen.Plans, jobs.Span{Plan: "another", From: f.fire(0)})
+		require.NoError(f, f.store.Plan(f.ctx(), seen, plans))
+		require.ErrorIs(f, f.store.Plan(f.ctx(), seen, plans), jobs.ErrNotDue, "a second time")
 		s := f.state()
 		assert.Equal(f, plans, s.Plans)
 		assert.EqualValues(f, 2, s.Edition)
@@ -115,6 +116,14 @@ var claimsAboutFires = map[string]func(*storeFixture){
 		c := f.ask(1)
 		c.Edition = 2
 		f.won(c)
+	},
+	"plans that were made before a claim are refused": func(f *storeFixture) {
+		f.register()
+		seen := f.state()
+		f.won(f.ask(1))
+		plans := append(seen.Plans, jobs.Span{Plan: "another", From: f.fire(0)})
+		require.ErrorIs(f, f.store.Plan(f.ctx(), seen, plans), jobs.ErrNotDue)
+		require.NoError(f, f.store.Plan(f.ctx(), f.state(), plans))
 	},
 	"a verdict knows of RunNow, or is refused": func(f *storeFixture) {
 		f.register()

@@ -188,12 +188,12 @@ func (m *Memory) Register(ctx context.Context, name, plan string, now time.Time)
 }
 
 // Plan replaces a job's plans.
-func (m *Memory) Plan(ctx context.Context, name string, edition int64, plans []Span) error {
-	return m.in(ctx, name, func(j *memoryJob, now time.Time) error {
-		if j == nil || j.Edition != edition {
+func (m *Memory) Plan(ctx context.Context, seen State, plans []Span) error {
+	return m.in(ctx, seen.Job, func(j *memoryJob, now time.Time) error {
+		if j == nil || j.Edition != seen.Edition || !j.Decided.Equal(seen.Decided) {
 			return ErrNotDue
 		}
-		j.Plans, j.Edition, j.Changed = slices.Clone(plans), edition+1, now
+		j.Plans, j.Edition, j.Changed = slices.Clone(plans), j.Edition+1, now
 		return nil
 	})
 }

@@ -162,9 +162,9 @@ func (m *Mongo) Register(ctx context.Context, name, plan string, now time.Time) 
 	return s, nil
 }
 
-// Plan names the edition.
-func (m *Mongo) Plan(ctx context.Context, name string, edition int64, plans []Span) error {
-	filter := append(named(name), bson.E{Key: "edition", Value: edition})
+// Plan names what was seen. A claim that came between may have decided due times of the new plan.
+func (m *Mongo) Plan(ctx context.Context, seen State, plans []Span) error {
+	filter := append(named(seen.Job), bson.E{Key: "edition", Value: seen.Edition}, bson.E{Key: "decided", Value: date(seen.Decided)})
 	set := bson.D{{Key: "plans", Value: plans}, {Key: "changed", Value: date(m.Now())}}
 	return m.change(ctx, filter, bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{{Key: "edition", Value: int64(1)}}}}, ErrNotDue)
 }

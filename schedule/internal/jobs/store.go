@@ -46,8 +46,9 @@ type Store interface {
 	// job, whoever has made it, as Read does without the past.
 	Register(ctx context.Context, name, plan string, now time.Time) (State, error)
 
-	// Plan replaces the plans of a job, or answers ErrNotDue if its edition is another by now.
-	Plan(ctx context.Context, name string, edition int64, plans []Span) error
+	// Plan replaces the plans of a job, or answers ErrNotDue if by now its edition is not the one that was seen,
+	// or something else is decided.
+	Plan(ctx context.Context, seen State, plans []Span) error
 
 	// Change changes what a job is to do. It reports false if there is no such job, or if it is
 	// not in a state in which the change has a meaning.

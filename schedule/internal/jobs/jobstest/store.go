@@ -53,8 +53,8 @@ func (s *Store) Register(ctx context.Context, name, plan string, now time.Time) 
 	return seen, err
 }
 
-func (s *Store) Plan(ctx context.Context, name string, edition int64, plans []jobs.Span) error {
-	return s.Through(ctx, Call{Op: "plan"}, func() error { return s.To.Plan(ctx, name, edition, plans) })
+func (s *Store) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
+	return s.Through(ctx, Call{Op: "plan"}, func() error { return s.To.Plan(ctx, seen, plans) })
 }
 
 func (s *Store) Change(ctx context.Context, name string, change jobs.Change) (changed bool, err error) {
