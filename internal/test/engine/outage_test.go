@@ -99,9 +99,9 @@ func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 	for i := range 40 {
 		lab.Test(t, func(t *testing.T, b *lab.Store) {
 			l := acquire(t, newClient(t, b), "k")
-			hanging, sent := 1+i%2, 0
+			hanging, sent := int64(1+i%2), atomic.Int64{}
 			b.On(lab.Renew, func(ctx context.Context, call *lab.Call) error {
-				if sent++; sent <= hanging {
+				if sent.Add(1) <= hanging {
 					return lab.Hang(ctx, nil)
 				}
 				return call.Do()
@@ -110,7 +110,7 @@ func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
 			err := l.Renew(t.Context())
 			assert.NoError(t, err)
 			time.Sleep(time.Second)
-			assert.Equal(t, hanging+1, b.Count(lab.Renew))
+			assert.EqualValues(t, hanging+1, b.Count(lab.Renew))
 			assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
 		})
 	}
