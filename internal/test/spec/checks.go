@@ -25,6 +25,6 @@ type bound struct {
 	values     map[string]string
 }
 
-var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "Store": storeBound, "Path": pathBound, "Document": documentBound, "Assign": assignBound}
+var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "Store": storeBound, "Path": pathBound, "Document": documentBound, "Assign": assignBound, "Schedule": scheduleBound}
 
-var checks = slices.Concat(takeover, waiting, lock, refined, path, document, assigned)
+var checks = slices.Concat(takeover, waiting, lock, refined, path, document, assigned, scheduled)
