@@ -14,7 +14,6 @@ var (
 	onceOnly = map[string]string{"Once": "TRUE", "Rows": `{"stop"}`}
 	twoPlans = map[string]string{"Newer": "{q}", "OldTimes": "{1, 3}", "Rows": `{"guess"}`, "MaxDeaths": "0"}
 	tooEarly = map[string]string{"Newer": "{q}", "OldTimes": "{1, 3}", "Rows": `{"early"}`, "MaxDeaths": "0"}
-	andBack  = map[string]string{"Procs": "{p, q, r}", "Newer": "{q}", "Older": "{r}", "OldTimes": "{1, 3}", "Rows": `{"early"}`, "MaxDeaths": "0"}
 	longer   = map[string]string{"TTL": "2"}
 	renewed  = map[string]string{"OldTimes": "{1}", "Rows": `{"renew"}`, "TTL": "2", "MaxNow": "4"}
 	failing  = map[string]string{"OldTimes": "{1, 2}", "Rows": `{"fail"}`, "Retries": "1", "MaxLate": "1", "MaxDeaths": "0"}
@@ -29,7 +28,6 @@ var scheduled = []check{
 	{name: "schedule: at most once", module: "Schedule", set: onceOnly},
 	{name: "schedule: two plans", module: "Schedule", set: twoPlans},
 	{name: "schedule: two plans, clocks ahead", module: "Schedule", set: tooEarly},
-	{name: "schedule: two plans, there and back", module: "Schedule", set: andBack},
 	{name: "schedule: renewals", module: "Schedule", set: renewed},
 	{name: "schedule: retries", module: "Schedule", set: with(failing, claims3)},
 	{name: "schedule: a pause", module: "Schedule", set: pausing},
@@ -45,8 +43,6 @@ var scheduled = []check{
 		mutate: []mutation{{`THEN doc.edition = c.edition ELSE`, `THEN TRUE ELSE`}}},
 	{name: "schedule: mutant: a plan is written though a claim came between", module: "Schedule", set: twoPlans, finds: "OneFate",
 		mutate: []mutation{{` /\ doc.decided = c.decided`, ""}}},
-	{name: "schedule: mutant: a plan is taken out though its claim may be returned", module: "Schedule", set: andBack, finds: "OneFate",
-		mutate: []mutation{{`IF c.idle THEN Trim`, `IF TRUE THEN Trim`}}},
 	{name: "schedule: mutant: a claim while a run is open", module: "Schedule", set: longer, finds: "Exclusion",
 		mutate: []mutation{{`
                       /\ Beside \/ Open = {}`, ""}, {`~doc.paused /\ (Beside \/ Open = {})`, `~doc.paused`}}},
