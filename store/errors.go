@@ -37,7 +37,7 @@ var (
 
 	// ErrDisconnected is joined to a fault after which no call of this store can
 	// succeed any more: the connection under it was closed for good.
-	ErrDisconnected = errors.New("mongolock: disconnected for good")
+	ErrDisconnected = errors.New("mongolock: disconnected for good: close the client before you disconnect")
 )
 
 // IsVerdict reports whether err is a store's certain refusal (duty 8): a HeldError,

@@ -91,7 +91,7 @@ func TestEveryLogLineIsDocumented(t *testing.T) {
 		require.NoError(t, err)
 		sources = append(sources, found...)
 	}
-	call := regexp.MustCompile(`(?:\.|\.say\()(Debug|Info|Warn|Error)(?:\(|, )"(mongolock: [^"]+)"`)
+	call := regexp.MustCompile(`(?:\.|\.say\(slog\.Level)(Debug|Info|Warn|Error)(?:\(|, )"(mongolock: [^"]+)"`)
 	n := 0
 	for _, source := range sources {
 		if strings.HasSuffix(source, "_test.go") {
