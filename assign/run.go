@@ -48,7 +48,8 @@ var running sync.Map
 // Run works on this process's share of n partitions, until ctx ends. It calls fn for each partition
 // that this process has, in a goroutine of its own. The context of fn ends when the partition goes to
 // another worker (ErrMoved), when this one ends (ErrStopped) and when the lease is lost: fn returns
-// then, within Grace. If fn returns before, it is called again after a pause. A panic in fn ends the
+// then, within Grace. If fn returns an error before, it is called again after a
+// pause; if it returns nil, when [Wake] says so. A panic in fn ends the
 // process, as any does.
 //
 // When ctx ends, Run hands over its partitions (see Drain) and returns nil. It waits for a database

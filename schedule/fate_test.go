@@ -31,15 +31,7 @@ func TestAClaimThatIsFoundLateRunsBesideNoOther(t *testing.T) {
 		}
 		one := c.process(1).job("job", schedule.Every(20*time.Second), fn, opts...)
 		two := c.process(2).job("job", schedule.Every(20*time.Second), fn, opts...)
-		one.link.fail(func(call string) (before, after error) {
-			switch at := time.Since(c.begin); {
-			case at < time.Minute || at > 88*time.Second:
-				return nil, nil
-			case call == "claim" && at < 61*time.Second:
-				return nil, errCut // applied, the reply is lost
-			}
-			return errCut, nil
-		})
+		one.link.fail(losesAClaim(c, 88*time.Second))
 		two.link.delay(50 * time.Millisecond) // so process 1 is the first
 		one.start()
 		two.start()
@@ -99,15 +91,7 @@ func TestAClaimThatIsUndoneLateKeepsItsDueTime(t *testing.T) {
 				opts := append(opts, schedule.Beside(), schedule.With(mongolock.TTL(30*time.Second)))
 				one := c.process(1, events).add("job", schedule.Every(10*time.Second), time.Second, opts...)
 				two := c.process(2, events).add("job", schedule.Every(10*time.Second), time.Second, opts...)
-				one.link.fail(func(call string) (before, after error) {
-					switch at := time.Since(c.begin); {
-					case at < time.Minute || at > 75*time.Second:
-						return nil, nil
-					case call == "claim" && at < 61*time.Second:
-						return nil, errCut // applied, the reply is lost
-					}
-					return errCut, nil
-				})
+				one.link.fail(losesAClaim(c, 75*time.Second))
 				two.link.delay(50 * time.Millisecond) // so process 1 is the first
 				one.start()
 				two.start()
@@ -322,5 +306,18 @@ func TestNoDueTimeIsLostBetweenTwoPlans(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// losesAClaim cuts a process off from the first minute until then; its claim of that minute is applied.
+func losesAClaim(c *cluster, until time.Duration) func(call string) (before, after error) {
+	return func(call string) (before, after error) {
+		switch at := time.Since(c.begin); {
+		case at < time.Minute || at > until:
+			return nil, nil
+		case call == "claim" && at < 61*time.Second:
+			return nil, errCut // applied, the reply is lost
+		}
+		return errCut, nil
 	}
 }
