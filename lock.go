@@ -299,6 +299,6 @@ func init() {
 		return client.(*Client).engine.Waiting(key)
 	}
 	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).engine.Linger(d) }
-	inside.Honoured = func(lease any) time.Time { return lease.(*Lease).hold.StoreExpiry() }
+	inside.StoreExpiry = func(lease any) time.Time { return lease.(*Lease).hold.StoreExpiry() }
 	inside.Abandon = func(lease any) { lease.(*Lease).hold.Abandon() }
 }

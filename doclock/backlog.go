@@ -92,5 +92,5 @@ func dateIn(doc bson.Raw, field string) (time.Time, error) {
 
 // deadOf returns the filter of those of a filter's documents that were set aside.
 func (s *docStore) deadOf(filter bson.Raw) bson.D {
-	return both(filter, bson.D{{Key: s.path(fieldDone), Value: true}, {Key: s.path(fieldMark), Value: shape}, lease.Exists(s.path(fieldDead))})
+	return both(filter, bson.D{{Key: s.path(fieldDone), Value: true}, {Key: s.path(fieldVersion), Value: shape}, lease.Exists(s.path(fieldDead))})
 }

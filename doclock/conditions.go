@@ -29,7 +29,7 @@ func (s *docStore) lacking(what ...bson.E) bson.E {
 // ours is the condition that the document has a lock of this package. A path reaches into the
 // documents of an array too: an array in the lock's place is foreign, whatever is in it.
 func (s *docStore) ours() bson.D {
-	return bson.D{{Key: s.path(fieldMark), Value: shape}, lease.Lacks(s.path("0"))}
+	return bson.D{{Key: s.path(fieldVersion), Value: shape}, lease.Lacks(s.path("0"))}
 }
 
 // held is the condition that a lock of this package has a holder: its ID is a text that is not empty.
@@ -79,7 +79,7 @@ func (s *docStore) foreignOf(filter bson.Raw, now time.Time) bson.D {
 			s.past(fieldReadyAt, now),
 			lease.Exists(string(s.lock)),
 			{Key: "$or", Value: bson.A{
-				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},
+				bson.D{{Key: s.path(fieldVersion), Value: bson.D{{Key: "$ne", Value: shape}}}},
 				bson.D{lease.Exists(s.path("0"))},
 				bson.D{{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: s.held().Value}}}}, // no text
 			}},
@@ -101,7 +101,7 @@ func both(filter bson.Raw, more bson.D) bson.D {
 
 // identified is the condition that the document names an acquisition, expired or not.
 func (s *docStore) identified(id any) []bson.E {
-	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
+	return []bson.E{{Key: s.path(fieldVersion), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
 // alive is the condition that an acquisition can still save.

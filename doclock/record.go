@@ -12,7 +12,7 @@ import (
 
 // The fields of the lock's sub-document that not every holder has; see docs/internals/doclock.md.
 const (
-	fieldMark     = "doclock"
+	fieldVersion  = "doclock"
 	fieldID       = lease.FieldID
 	fieldExpireAt = lease.FieldExpireAt
 	fieldBroken   = lease.FieldBroken
@@ -27,7 +27,7 @@ const (
 	fieldDead     = "dead"
 )
 
-// shape is the version of the sub-document's shape. As the value of fieldMark it also
+// shape is the version of the sub-document's shape. As the value of fieldVersion it also
 // marks the sub-document as a lock of this package.
 const shape = lease.Shape
 
@@ -47,7 +47,7 @@ type marks struct {
 
 // layoutOf returns the layout of a lock in a field of the document.
 func layoutOf(field string) lease.Layout {
-	return lease.Layout{Mark: fieldMark, Path: lease.Fields(field), Advice: "but doclock keeps its lock in that field: name another (doclock.Field)"}
+	return lease.Layout{Mark: fieldVersion, Path: lease.Fields(field), Advice: "but doclock keeps its lock in that field: name another (doclock.Field)"}
 }
 
 // readLock reads the lock of a document of any shape. A document without one is free.

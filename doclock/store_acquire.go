@@ -160,7 +160,7 @@ func (k *claim) settle(ctx context.Context, refusal error) error {
 
 // first sends the first command, which is applied if the document is free. For one of many it
 // takes a document over from a holder that the look ahead has found to be over.
-func (k *claim) first(ctx context.Context) (lease.Image, lease.Tenure, error) {
+func (k *claim) first(ctx context.Context) (lease.Image, lease.Validity, error) {
 	switch {
 	case k.over != nil:
 		return k.takeOver(ctx, lease.Document{Holders: []lease.Holder{*k.over}}, nil, nil)
@@ -172,7 +172,7 @@ func (k *claim) first(ctx context.Context) (lease.Image, lease.Tenure, error) {
 	return k.take(ctx, lease.Acquire, command.After, nil, k.free())
 }
 
-func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (lease.Image, lease.Tenure, error) {
+func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (lease.Image, lease.Validity, error) {
 	u, t := k.holding(k)
 	filter := append(slices.Clip(k.names), who...)
 	if k.one {
@@ -197,14 +197,14 @@ func (k *claim) refused(image lease.Image, err error) bool {
 
 // takeOffer takes a document that nobody holds, by the claim's place alone: while that is the
 // first in line nobody else is granted the document.
-func (k *claim) takeOffer(ctx context.Context) (lease.Image, lease.Tenure, error) {
+func (k *claim) takeOffer(ctx context.Context) (lease.Image, lease.Validity, error) {
 	who := append(k.ours(), lease.Lacks(k.path(fieldID)), k.lock.At(0, k.lease.Place))
 	return k.take(ctx, lease.Offer, command.After, k.lock.Without(k.lease.Place), who...)
 }
 
 // takeOver puts the claim in the place of a holder that is over, or takes a document that has
 // become free. Its filter names the holder's beat, so a holder that was renewed since is safe.
-func (k *claim) takeOver(ctx context.Context, seen lease.Document, still []bson.E, out update) (lease.Image, lease.Tenure, error) {
+func (k *claim) takeOver(ctx context.Context, seen lease.Document, still []bson.E, out update) (lease.Image, lease.Validity, error) {
 	var who []bson.E
 	for _, h := range seen.Holders {
 		who = append(k.steps.Named(h.ID), k.lock.Still(h))

@@ -122,7 +122,7 @@ func hasParent(path string, read bson.M) bool {
 // List reads the documents that have a holder, live or expired, or for which somebody waits. It
 // scans the whole collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	filter := bson.D{{Key: s.path(fieldMark), Value: shape},
+	filter := bson.D{{Key: s.path(fieldVersion), Value: shape},
 		{Key: "$or", Value: bson.A{bson.D{lease.Exists(s.path(fieldID))}, bson.D{lease.Exists(s.path(lease.FieldLine) + ".0")}}}}
 	return func(yield func(store.Status, error) bool) {
 		var held []store.Status

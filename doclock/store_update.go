@@ -16,9 +16,9 @@ func (s *docStore) timed() update { return update{s.lock.Timed()} }
 
 // holding returns the update that makes a claim the holder. It writes field by field: the marks
 // that outlast a holder (attempts, readyAt, done) stay.
-func (s *docStore) holding(c *claim) (update, lease.Tenure) {
-	t := s.base.Tenure(c.lease.TTL)
-	u := s.timed().Set(s.path(fieldMark), shape).Set(s.path(fieldID), c.lease.ID)
+func (s *docStore) holding(c *claim) (update, lease.Validity) {
+	t := s.base.Validity(c.lease.TTL)
+	u := s.timed().Set(s.path(fieldVersion), shape).Set(s.path(fieldID), c.lease.ID)
 	for _, f := range c.lease.Holder(t) {
 		u = u.Set(s.path(f.Key), f.Value)
 	}
@@ -75,6 +75,6 @@ func (s *docStore) leavingAs(e *ending, used time.Duration) update {
 }
 
 // staying returns the update of a release under MinHold.
-func (s *docStore) staying(t lease.Tenure) update {
+func (s *docStore) staying(t lease.Validity) update {
 	return s.timed().Add("$set", s.lock.Staying(t)...)
 }

@@ -76,7 +76,7 @@ func TestWorkGoesOnWithANegativeNumberOfAttempts(t *testing.T) {
 // The server refuses each claim of one document. Somebody mends it in the end.
 func TestWorkGetsPastADocumentThatCannotBeClaimed(t *testing.T) {
 	for name, bad := range map[string]bson.M{
-		"attempts that are text":  {"_id": "a", "state": "ready", "lock": bson.M{fieldMark: shape, "expireAt": time.UnixMilli(0), "attempts": "3"}},
+		"attempts that are text":  {"_id": "a", "state": "ready", "lock": bson.M{fieldVersion: shape, "expireAt": time.UnixMilli(0), "attempts": "3"}},
 		"an _id that is too long": {"_id": strings.Repeat("a", maxKey), "state": "ready"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,14 +103,14 @@ func TestWorkGetsPastADocumentThatCannotBeClaimed(t *testing.T) {
 }
 
 func TestANumberOfAttemptsMayBeADecimal(t *testing.T) {
-	raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldMark: shape, "expireAt": time.Now(), "attempts": must(bson.ParseDecimal128("4"))(t)}})
+	raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldVersion: shape, "expireAt": time.Now(), "attempts": must(bson.ParseDecimal128("4"))(t)}})
 	require.NoError(t, err)
 	assert.Equal(t, 4, readLock(raw, "lock").attempts)
 }
 
 func TestANumberThatCountsNoAttemptsIsMoreThanAllThatAreAllowed(t *testing.T) {
 	for _, attempts := range []any{math.NaN(), math.Inf(-1), 1e300, int64(math.MaxInt64)} {
-		raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldMark: shape, "expireAt": time.Now(), "attempts": attempts}})
+		raw, err := bson.Marshal(bson.M{"lock": bson.M{fieldVersion: shape, "expireAt": time.Now(), "attempts": attempts}})
 		require.NoError(t, err)
 		assert.Equal(t, math.MaxInt32, readLock(raw, "lock").attempts)
 	}

@@ -84,7 +84,7 @@ func mongoIndexes() []mongo.IndexModel {
 		{Keys: bson.D{{Key: fieldOn, Value: 1}}, Options: options.Index().SetName("pathlock_on").SetSparse(true)},
 		{Keys: bson.D{{Key: fieldUnder, Value: 1}}, Options: options.Index().SetName("pathlock_under").SetSparse(true)},
 		{Keys: bson.D{{Key: fieldUntil, Value: 1}}, Options: options.Index().SetName("pathlock_until").
-			SetExpireAfterSeconds(int32(time.Hour / time.Second)).SetPartialFilterExpression(bson.D{{Key: fieldMark, Value: mongoVersion}})},
+			SetExpireAfterSeconds(int32(time.Hour / time.Second)).SetPartialFilterExpression(bson.D{{Key: fieldVersion, Value: mongoVersion}})},
 	}
 }
 

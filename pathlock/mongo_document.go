@@ -32,7 +32,7 @@ import (
 //
 // Neither has the mark of package mongolock, whose locks and index leave them alone.
 const (
-	fieldMark    = "pathlock"
+	fieldVersion = "pathlock"
 	fieldTree    = "tree"
 	fieldState   = "state"
 	fieldPath    = "path"
@@ -86,8 +86,8 @@ type record struct {
 // must not be overlooked.
 func readRecord(raw bson.Raw) (r record, err error) {
 	r.Token, _ = raw.Lookup("_id").StringValueOK()
-	if mark := raw.Lookup(fieldMark); !command.Is(mark, mongoVersion) {
-		return r, fmt.Errorf("%w: in a document of the tree %q is %v, not %d", ErrForeign, fieldMark, mark, mongoVersion)
+	if mark := raw.Lookup(fieldVersion); !command.Is(mark, mongoVersion) {
+		return r, fmt.Errorf("%w: in a document of the tree %q is %v, not %d", ErrForeign, fieldVersion, mark, mongoVersion)
 	}
 	text := func(field string) string {
 		s, _ := raw.Lookup(field).StringValueOK()
@@ -122,7 +122,7 @@ func readRecord(raw bson.Raw) (r record, err error) {
 func (r *record) encoded(tree string) bson.D {
 	l := &r.Lock
 	d := bson.D{
-		{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: tree},
+		{Key: fieldVersion, Value: mongoVersion}, {Key: fieldTree, Value: tree},
 		{Key: fieldState, Value: r.state},
 		{Key: fieldPath, Value: l.Path}, {Key: fieldMode, Value: string(l.Mode)}, {Key: fieldDepth, Value: string(l.Depth)},
 		{Key: fieldTimeout, Value: int64(l.Timeout)},

@@ -169,7 +169,7 @@ func (m *mongoTree) sample(ctx context.Context, records []record) error {
 		return nil
 	}
 	r, err := m.base.Modify(ctx, m.base.Majority,
-		bson.D{{Key: "_id", Value: records[0].Token}, {Key: fieldMark, Value: mongoVersion}},
+		bson.D{{Key: "_id", Value: records[0].Token}, {Key: fieldVersion, Value: mongoVersion}},
 		bson.D{{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}}, onlyAt())
 	if err != nil {
 		return server.NotApplied(err)

@@ -155,11 +155,11 @@ func TestAReleaseAfterAPauseReadsTheWordFirst(t *testing.T) {
 var strangers = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
 	{{Key: fieldRev, Value: bson.NewObjectID()}},
-	{{Key: fieldMark, Value: 3}, {Key: fieldTree, Value: "files"}},
-	{{Key: fieldMark, Value: "2"}, {Key: fieldRev, Value: bson.NewObjectID()}},
-	{{Key: fieldMark, Value: 2}},
-	{{Key: fieldMark, Value: 2}, {Key: fieldTree, Value: "another"}},
-	{{Key: fieldMark, Value: 1}, {Key: "locks", Value: bson.D{}}},               // the shape of version 1
+	{{Key: fieldVersion, Value: 3}, {Key: fieldTree, Value: "files"}},
+	{{Key: fieldVersion, Value: "2"}, {Key: fieldRev, Value: bson.NewObjectID()}},
+	{{Key: fieldVersion, Value: 2}},
+	{{Key: fieldVersion, Value: 2}, {Key: fieldTree, Value: "another"}},
+	{{Key: fieldVersion, Value: 1}, {Key: "locks", Value: bson.D{}}},            // the shape of version 1
 	{{Key: "mongolock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}}, // a lease that ran out
 }
 
@@ -198,7 +198,7 @@ func NewPlaceOnMongo(t testing.TB) interface {
 
 func TestATreeOfAnOlderVersionIsNamed(t *testing.T) {
 	f := newMongo(t)
-	_, err := f.coll.InsertOne(f.ctx(), bson.D{{Key: "_id", Value: "files"}, {Key: fieldMark, Value: 1}, {Key: "locks", Value: bson.D{}}})
+	_, err := f.coll.InsertOne(f.ctx(), bson.D{{Key: "_id", Value: "files"}, {Key: fieldVersion, Value: 1}, {Key: "locks", Value: bson.D{}}})
 	require.NoError(t, err)
 	_, err = f.tree(f.storage()).Lock(f.ctx(), exclusively("/a"))
 	assert.ErrorIs(t, err, ErrForeign)
@@ -233,7 +233,7 @@ func TestALockOfANewerVersionIsNeverOverlooked(t *testing.T) {
 	tree := f.tree(f.storage())
 	l, err := tree.Lock(f.ctx(), exclusively("/a"))
 	require.NoError(t, err)
-	_, err = f.coll.UpdateByID(f.ctx(), l.Token, bson.D{{Key: "$set", Value: bson.D{{Key: fieldMark, Value: 3}}}})
+	_, err = f.coll.UpdateByID(f.ctx(), l.Token, bson.D{{Key: "$set", Value: bson.D{{Key: fieldVersion, Value: 3}}}})
 	require.NoError(t, err)
 	_, err = tree.Lock(f.ctx(), exclusively("/a/b"))
 	assert.ErrorIs(t, err, ErrForeign)

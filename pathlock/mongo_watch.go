@@ -134,7 +134,7 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 		}
 		filter := bson.D{
 			{Key: fieldUntil, Value: bson.D{{Key: "$lte", Value: now.Latest.Add(pollLive)}}},
-			{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: w.name}, {Key: fieldState, Value: stateGranted},
+			{Key: fieldVersion, Value: mongoVersion}, {Key: fieldTree, Value: w.name}, {Key: fieldState, Value: stateGranted},
 		}
 		s := sight{sent: w.base.Clock.Now()}
 		var soon []*record

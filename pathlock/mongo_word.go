@@ -91,15 +91,15 @@ func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	if raw == nil {
 		return w, nil
 	}
-	mark := raw.Lookup(fieldMark)
+	mark := raw.Lookup(fieldVersion)
 	tree, _ := raw.Lookup(fieldTree).StringValueOK()
 	switch {
 	case mark.IsZero():
-		return w, fmt.Errorf("%w: the document %q has no %q", ErrForeign, m.name, fieldMark)
+		return w, fmt.Errorf("%w: the document %q has no %q", ErrForeign, m.name, fieldVersion)
 	case command.Is(mark, 1):
 		return w, fmt.Errorf("%w: the document %q holds the locks of an older version: remove it when they have run out", ErrForeign, m.name)
 	case !command.Is(mark, mongoVersion):
-		return w, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, m.name, fieldMark, mark, mongoVersion)
+		return w, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, m.name, fieldVersion, mark, mongoVersion)
 	case tree != m.name:
 		return w, fmt.Errorf("%w: the document %q is marked as ours, and is not", ErrForeign, m.name)
 	}
@@ -180,7 +180,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 
 // ownWord is the filter for the document with the word.
 func (m *mongoTree) ownWord() bson.D {
-	return bson.D{{Key: "_id", Value: m.name}, {Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: m.name}}
+	return bson.D{{Key: "_id", Value: m.name}, {Key: fieldVersion, Value: mongoVersion}, {Key: fieldTree, Value: m.name}}
 }
 
 func reservedBy(id string) string { return fieldReserved + "." + id }

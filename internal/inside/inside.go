@@ -74,8 +74,8 @@ var (
 
 // Of a *mongolock.Lease.
 var (
-	// Honoured is until when the store honours the lease: its deadline and its margin.
-	Honoured func(lease any) time.Time
+	// StoreExpiry is until when the store honours the lease: its deadline and its margin.
+	StoreExpiry func(lease any) time.Time
 	// Abandon makes the lease give nothing back, as if its process had died.
 	Abandon func(lease any)
 )

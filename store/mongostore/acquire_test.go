@@ -100,7 +100,7 @@ func renewedMeanwhile(t *testing.T, until time.Time) (dead lease.Holder, lost bo
 	victim := exclusiveClaim("k", time.Minute)
 	f.acquire(f.another(), victim)
 	f.expire(victim.Ref, time.Hour)
-	renewed := lease.Extend("", path(victim.ID), lease.Tenure{
+	renewed := lease.Extend("", path(victim.ID), lease.Validity{
 		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.ClockBasis(),
 	})
 	swaps := 0

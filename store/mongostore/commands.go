@@ -21,7 +21,7 @@ import (
 
 // The fields of the document, docs/internals/design.md §3, and the version of its shape.
 const (
-	fieldMark     = "mongolock"
+	fieldVersion  = "mongolock"
 	fieldMode     = lease.FieldMode
 	fieldHolders  = lease.FieldHolders
 	fieldExpireAt = lease.FieldExpireAt
@@ -31,15 +31,15 @@ const (
 )
 
 // layout is that of a document which is a lock.
-var layout = lease.Layout{Mark: fieldMark}
+var layout = lease.Layout{Mark: fieldVersion}
 
 // lock is the path of the fields of a lock, which are the document's.
 const lock = lease.Fields("")
 
 // insert is **acquire**: an upsert whose filter names a revision that only the document which it makes
 // can have. It finds nothing but its own twin.
-func (s *Store) insert(c *lease.Claim) (lease.Command, lease.Tenure) {
-	t := s.tenure(c.TTL)
+func (s *Store) insert(c *lease.Claim) (lease.Command, lease.Validity) {
+	t := s.validity(c.TTL)
 	return lease.Command{
 		Step:   lease.Acquire,
 		To:     s.base.MajorityJournaled,
@@ -52,8 +52,8 @@ func (s *Store) insert(c *lease.Claim) (lease.Command, lease.Tenure) {
 
 // offer is **take an offer**: it takes a key that nobody holds, by the claim's place alone. While that
 // is the first in line nobody else is granted the key.
-func (s *Store) offer(c *lease.Claim) (lease.Command, lease.Tenure) {
-	t := s.tenure(c.TTL)
+func (s *Store) offer(c *lease.Claim) (lease.Command, lease.Validity) {
+	t := s.validity(c.TTL)
 	return lease.Command{
 		Step:   lease.Offer,
 		To:     s.base.MajorityJournaled,
@@ -76,8 +76,8 @@ var withoutWaits = options.FindOneAndUpdate().SetReturnDocument(options.After).S
 //
 // A reader in line names no revision, so that those to whom the key is offered come together:
 // its own place is what may be missing, if the command comes twice.
-func (s *Store) swap(c *lease.Claim, seen lease.Document, left store.Status, over map[string]bool) (lease.Command, lease.Tenure) {
-	t := s.tenure(c.TTL)
+func (s *Store) swap(c *lease.Claim, seen lease.Document, left store.Status, over map[string]bool) (lease.Command, lease.Validity) {
+	t := s.validity(c.TTL)
 	still, out := c.Pass(left)
 	offered := c.Mode == store.Shared && len(over) == 0 && stands(left, c.Place)
 	named := bson.E{Key: fieldRev, Value: seen.Rev}
@@ -120,7 +120,7 @@ func (s *Store) swap(c *lease.Claim, seen lease.Document, left store.Status, ove
 
 // grant is the update that makes a claim the key's only holder. It writes the whole map of holders.
 // Where the filter does not name the revision it is added.
-func grant(c *lease.Claim, t lease.Tenure) command.Change {
+func grant(c *lease.Claim, t lease.Validity) command.Change {
 	return command.Change{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
@@ -134,8 +134,8 @@ func grant(c *lease.Claim, t lease.Tenure) command.Change {
 // handOver is **hand off**. Its filter names the revision that the grant of from wrote: every later
 // holder and every break changes that, and while the lease may be trusted it has not run out. If the
 // lease may have run out, or was not granted to this process, the filter names the holder itself.
-func (s *Store) handOver(from store.Ref, c *lease.Claim) (lease.Command, lease.Tenure) {
-	t := s.tenure(c.TTL)
+func (s *Store) handOver(from store.Ref, c *lease.Claim) (lease.Command, lease.Validity) {
+	t := s.validity(c.TTL)
 	u := grant(c, t).Set(fieldRev, t.Rev)
 	if c.Place != "" { // the line stays as it is otherwise
 		u = u.Join(lock.Without(c.Place))
@@ -178,7 +178,7 @@ func last(to *mongo.Collection, key string) lease.Command {
 
 // stay is **release under MinHold**: the holder stays with a mark, so that it can no longer be
 // renewed or handed over.
-func stay(to *mongo.Collection, r store.Ref, t lease.Tenure) lease.Command {
+func stay(to *mongo.Collection, r store.Ref, t lease.Validity) lease.Command {
 	end := bson.E{Key: fieldExpireAt, Value: command.Date(t.Until)}
 	set := bson.D(path(r.ID).Staying(t))
 	u := bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, timed} // others may hold the key too, and for longer
@@ -230,7 +230,7 @@ func named(key string) bson.D { return bson.D{{Key: "_id", Value: key}} }
 // it, a stranger's document that has our fields would be overwritten.
 func ours(key string, more ...bson.E) bson.D {
 	filter := make(bson.D, 0, 2+len(more))
-	filter = append(filter, bson.E{Key: "_id", Value: key}, bson.E{Key: fieldMark, Value: shape})
+	filter = append(filter, bson.E{Key: "_id", Value: key}, bson.E{Key: fieldVersion, Value: shape})
 	return append(filter, more...)
 }
 
@@ -256,12 +256,12 @@ var (
 // written twice, would name two documents.
 var moveRev = bson.E{Key: "$inc", Value: bson.D{{Key: fieldRev, Value: int64(1)}}}
 
-// tenure returns what a claim writes: among it a revision that no document of this key has had. Its 52
+// validity returns what a claim writes: among it a revision that no document of this key has had. Its 52
 // bits, and what moveRev adds, are exact in a shell whose numbers are doubles.
-func (s *Store) tenure(ttl time.Duration) lease.Tenure {
+func (s *Store) validity(ttl time.Duration) lease.Validity {
 	var b [8]byte
 	_, _ = rand.Read(b[1:]) // it never fails; seven bytes, because the simulation takes eight for jitter
-	t := s.base.Tenure(ttl)
+	t := s.base.Validity(ttl)
 	t.Rev = int64(binary.BigEndian.Uint64(b[:])>>4 | 1) //nolint:gosec // 52 bits
 	return t
 }

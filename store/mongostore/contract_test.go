@@ -127,7 +127,7 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 		for _, c.Place = range []store.Place{"", "x:here:1"} {
 			_, err := f.store.Acquire(f.ctx(), c)
 			assert.ErrorIs(t, err, store.ErrForeign, "%v", shape)
-			assert.ErrorContains(t, err, fieldMark, "%v", shape)
+			assert.ErrorContains(t, err, fieldVersion, "%v", shape)
 		}
 		assert.NoError(t, intact())
 	}

@@ -89,7 +89,7 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 	t.Helper()
 	now := bson.DateTime(1_767_225_600_000)
 	raw, err := bson.Marshal(append(bson.D{
-		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"},
+		{Key: "_id", Value: "k"}, {Key: fieldVersion, Value: 1}, {Key: fieldMode, Value: "exclusive"},
 		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
 			{Key: lease.FieldOwner, Value: "me"}, {Key: lease.FieldNote, Value: ""}, {Key: lease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
 			{Key: lease.FieldTTL, Value: int64(1000)}, {Key: lease.FieldBeat, Value: int64(1)}, {Key: lease.FieldEpoch, Value: bson.ObjectID{3}},
@@ -117,8 +117,8 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	f.Add(lockDocument(f, bson.E{Key: lease.FieldLine, Value: bson.A{"x:a:1", 7}}))
 	f.Add(lockDocument(f, bson.E{Key: lease.FieldLine, Value: "x:a:1"}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldExpireAt, Value: bson.DateTime(0)}}))
-	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 2}, {Key: fieldHolders, Value: bson.A{1}}}))
-	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 1.5}, {Key: fieldMark, Value: bson.D{}}, {Key: fieldRev, Value: nil}}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldVersion, Value: 2}, {Key: fieldHolders, Value: bson.A{1}}}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 1.5}, {Key: fieldVersion, Value: bson.D{}}, {Key: fieldRev, Value: nil}}))
 	f.Add([]byte{5, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		record := layout.Read(raw)
@@ -126,7 +126,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 		if record.Foreign == nil && len(record.Mode) == 0 && record.Rev == 0 {
 			t.Fatal("taken for ours with nothing in it")
 		}
-		if !command.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
+		if !command.Is(bson.Raw(raw).Lookup(fieldVersion), shape) && bson.Raw(raw).Validate() == nil {
 			leftAlone(t, raw)
 		}
 	})
@@ -166,9 +166,9 @@ func leftAlone(t *testing.T, raw []byte) {
 	}
 	before := db.Docs("d.c")
 	claim := &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}
-	tenure := lease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
-	update := bson.D(grant(claim, tenure).Set(fieldRev, tenure.Rev))
-	renewal := lease.Extend("", path("ID"), lease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
+	validity := lease.Validity{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: 2}
+	update := bson.D(grant(claim, validity).Set(fieldRev, validity.Rev))
+	renewal := lease.Extend("", path("ID"), lease.Validity{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
 	for _, command := range []bson.D{
 		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: int64(1)})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
 		{{Key: "query", Value: ours("k", exclusively, lease.Exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
@@ -196,9 +196,9 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 		}
 		now := time.UnixMilli(1_767_225_600_000)
 		claim := &lease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}
-		tenure := lease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
-		set := grant(claim, tenure).Set(fieldRev, tenure.Rev)[0].Value.(bson.D)
-		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
+		validity := lease.Validity{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: 2}
+		set := grant(claim, validity).Set(fieldRev, validity.Rev)[0].Value.(bson.D)
+		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldVersion, Value: shape}}, set...))
 		r := layout.Read(raw)
 		if r.Foreign != nil || r.Key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {
 			t.Fatalf("%q and %q came back as %+v", key, note, r)

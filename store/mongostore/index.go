@@ -33,7 +33,7 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 		Options: options.Index().
 			SetName(indexName).
 			SetExpireAfterSeconds(int32(indexGrace / time.Second)).
-			SetPartialFilterExpression(bson.D{{Key: fieldMark, Value: shape}}),
+			SetPartialFilterExpression(bson.D{{Key: fieldVersion, Value: shape}}),
 	})
 	return err
 }

@@ -161,7 +161,7 @@ const listBatch = 500
 // order of their bytes.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
-		filter := bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldMark, Value: shape}}
+		filter := bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldVersion, Value: shape}}
 		for image, err := range s.steps.List(ctx, filter, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(listBatch)) {
 			if err != nil {
 				yield(store.Status{}, err)

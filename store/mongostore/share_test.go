@@ -158,7 +158,7 @@ var shareRaces = []struct {
 			f.acquire(other, stays)
 			f.die(late.Ref, time.Second)
 			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
-				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, lease.Extend("", path(late.ID), lease.Tenure{
+				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, lease.Extend("", path(late.ID), lease.Validity{
 					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.ClockBasis(),
 				}))
 				assert.NoError(f.t, err)

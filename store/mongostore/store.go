@@ -79,7 +79,7 @@ func (s *Store) claim(ctx context.Context, c *lease.Claim) (store.Grant, error) 
 	}
 	for range races {
 		var next lease.Command
-		var t lease.Tenure
+		var t lease.Validity
 		if !seen.Found() {
 			next, t = s.insert(c)
 		} else if next, t, err = s.judge(ctx, c, seen); err != nil {
@@ -157,7 +157,7 @@ func (s *Store) lookAgain(ctx context.Context, c *lease.Claim) (seen lease.Image
 }
 
 // judge returns the swap by which a claim takes the key that it has seen, or refuses the claim.
-func (s *Store) judge(ctx context.Context, c *lease.Claim, seen lease.Image) (next lease.Command, t lease.Tenure, err error) {
+func (s *Store) judge(ctx context.Context, c *lease.Claim, seen lease.Image) (next lease.Command, t lease.Validity, err error) {
 	if _, landed := seen.Has(c.ID); landed || seen.Foreign != nil {
 		return next, t, s.refuse(ctx, c, seen)
 	}

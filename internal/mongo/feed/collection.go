@@ -80,7 +80,7 @@ func (f *Feed) create(ctx context.Context) error {
 // replace drops an uncapped collection, which an insert made after the capped one was dropped,
 // if all documents in it are ours.
 func (f *Feed) replace(ctx context.Context) error {
-	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
+	err := f.coll.FindOne(ctx, bson.D{{Key: fieldVersion, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
 	switch {
 	case err == nil:
 		return fmt.Errorf("the collection %s is not capped and has other documents than wake-ups: %w", f.coll.Name(), errors.ErrUnsupported)

@@ -34,13 +34,13 @@ const (
 	trust    = time.Minute             // how long the collection is assumed to be there and capped
 	mostMade = 10                      // how often in a row it may turn out uncapped
 
-	fieldMark  = "mongolock"
-	shape      = 1
-	fieldTopic = "topic"
-	fieldKey   = "key"
-	fieldKind  = "kind"
-	fieldTo    = "to"
-	fieldPlace = "place"
+	fieldVersion = "mongolock"
+	shape        = 1
+	fieldTopic   = "topic"
+	fieldKey     = "key"
+	fieldKind    = "kind"
+	fieldTo      = "to"
+	fieldPlace   = "place"
 
 	kindSeed = "seed" // a cursor on an empty capped collection is dead at once
 )
@@ -92,7 +92,7 @@ func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
 
 func document(n store.Notice) bson.D {
 	d := bson.D{
-		{Key: fieldMark, Value: shape},
+		{Key: fieldVersion, Value: shape},
 		{Key: fieldTopic, Value: n.Topic},
 		{Key: fieldKey, Value: n.Key},
 		{Key: fieldKind, Value: n.Kind},
@@ -181,7 +181,7 @@ func (f *Feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Durati
 }
 
 func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
-	if !command.Is(raw.Lookup(fieldMark), shape) {
+	if !command.Is(raw.Lookup(fieldVersion), shape) {
 		return n, false
 	}
 	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()

@@ -16,8 +16,8 @@ func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 		document(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindOffered, To: "a", Place: "x:a:1"}),
 		document(store.Notice{Topic: "jobs", Key: "k", Kind: "changed"}),
 		document(store.Notice{Kind: kindSeed}),
-		{{Key: fieldMark, Value: int64(1)}, {Key: fieldTopic, Value: 7}, {Key: fieldKey, Value: bson.D{}}},
-		{{Key: fieldMark, Value: 2}, {Key: fieldTopic, Value: store.TopicLocks}},
+		{{Key: fieldVersion, Value: int64(1)}, {Key: fieldTopic, Value: 7}, {Key: fieldKey, Value: bson.D{}}},
+		{{Key: fieldVersion, Value: 2}, {Key: fieldTopic, Value: store.TopicLocks}},
 		{{Key: "name", Value: "somebody's"}},
 	} {
 		raw, err := bson.Marshal(d)
@@ -32,7 +32,7 @@ func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 		if ok && (n.Topic == "" || n.Kind == kindSeed) {
 			t.Errorf("%q is taken for %+v", raw, n)
 		}
-		if ok && !command.Is(bson.Raw(raw).Lookup(fieldMark), shape) {
+		if ok && !command.Is(bson.Raw(raw).Lookup(fieldVersion), shape) {
 			t.Errorf("a foreign document is taken for %+v", n)
 		}
 		if !ok || bson.Raw(raw).Validate() != nil {

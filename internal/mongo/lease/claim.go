@@ -36,11 +36,11 @@ func (c *Claim) Over(err error) error {
 	return err
 }
 
-// A Tenure is what a claim or a renewal writes.
-type Tenure = server.Tenure
+// A Validity is what a claim or a renewal writes.
+type Validity = server.Validity
 
 // Holder returns the fields of the holder that the claim becomes.
-func (c *Claim) Holder(t Tenure) bson.D {
+func (c *Claim) Holder(t Validity) bson.D {
 	holder := bson.D{
 		{Key: FieldOwner, Value: c.Owner},
 		{Key: FieldNote, Value: c.Note},
@@ -61,7 +61,7 @@ func (c *Claim) Holder(t Tenure) bson.D {
 
 // Answer answers a claim by what its own command answered: a grant, if the command was applied. After
 // an error then the outcome is unknown: the claim is there and must be undone.
-func (c *Claim) Answer(ctx context.Context, image Image, t Tenure, err error) (store.Grant, error) {
+func (c *Claim) Answer(ctx context.Context, image Image, t Validity, err error) (store.Grant, error) {
 	if err != nil {
 		return store.Grant{}, command.RefusedOrUnknown(image.Reply, err)
 	}
@@ -126,7 +126,7 @@ func (c *Claim) confirm(ctx context.Context) (Image, error) {
 func (c *Claim) correct(ctx context.Context, g *store.Grant) {
 	s := c.Steps
 	_ = s.Coll.Sure(ctx)
-	t := s.Coll.Tenure(c.TTL)
+	t := s.Coll.Validity(c.TTL)
 	holder := s.Holder(c.ID)
 	image, err := s.Send(command.Bare(ctx), Command{
 		Step:   Correct,

@@ -83,20 +83,20 @@ func (f Fields) Still(h Holder) bson.E {
 }
 
 // Stamp returns what every write for a holder sets: its beat, and the epoch of its dates.
-func (f Fields) Stamp(t Tenure) []bson.E {
+func (f Fields) Stamp(t Validity) []bson.E {
 	return []bson.E{{Key: f.Path(FieldBeat), Value: t.Beat}, {Key: f.Path(FieldEpoch), Value: t.By.Epoch}}
 }
 
 // Lasting returns how long the holder is meant to last from a write on. A renewal writes it
 // with $max: a renewal that asks for less does not shorten what was granted.
-func (f Fields) Lasting(t Tenure) bson.E {
+func (f Fields) Lasting(t Validity) bson.E {
 	return bson.E{Key: f.Path(FieldTTL), Value: command.Millis(t.TTL)}
 }
 
 // Extend returns the update that moves a holder's end, and its beginning unless that is zero,
-// and sets the stamp of the tenure. It never moves them back, so that a late copy does no harm.
+// and sets the stamp of the validity. It never moves them back, so that a late copy does no harm.
 // If the lock has an end besides its holder's, that moves as well.
-func Extend(lock, holder Fields, t Tenure) bson.D {
+func Extend(lock, holder Fields, t Validity) bson.D {
 	until := command.Date(t.Until)
 	ends := make(bson.D, 0, 4)
 	if !t.Since.IsZero() {
@@ -111,7 +111,7 @@ func Extend(lock, holder Fields, t Tenure) bson.D {
 
 // Staying returns the fields of a holder that was released and stays for some time, under
 // MinHold: it is marked, so that it can no longer be renewed or handed over.
-func (f Fields) Staying(t Tenure) []bson.E {
+func (f Fields) Staying(t Validity) []bson.E {
 	return append([]bson.E{
 		{Key: f.Path(FieldReleased), Value: true},
 		{Key: f.Path(FieldExpireAt), Value: command.Date(t.Until)},

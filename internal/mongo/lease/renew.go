@@ -38,7 +38,7 @@ type Renewing struct {
 	sent  server.Moment // when the call began: trust counts from here
 	round int
 
-	terms      []Tenure      // of this round, as what follows
+	terms      []Validity    // of this round, as what follows
 	failed     map[int]error // the writes of a bulk that were refused
 	unanswered error         // of a bulk
 	drawn      server.Moment // when the hello after a bulk was sent, and the time that it told
@@ -87,7 +87,7 @@ func (r *Renewing) begin(ctx context.Context) bool {
 			return false
 		}
 	}
-	r.terms = make([]Tenure, len(r.Which))
+	r.terms = make([]Validity, len(r.Which))
 	return true
 }
 
@@ -108,7 +108,7 @@ func (r *Renewing) fail(err error) {
 // command returns the command of the n-th holder of the round, which neither creates nor shortens it.
 func (r *Renewing) command(n int) Command {
 	s, of := r.steps, r.batch[r.Which[n]]
-	t := s.Coll.Tenure(of.TTL)
+	t := s.Coll.Validity(of.TTL)
 	t.Since = time.Time{}
 	by, holder := t.By, s.Holder(of.ID)
 	by.Sure = by.Sure && !s.Trusts(of.ID)

@@ -122,11 +122,11 @@ func (s *Steps) Trusts(id string) bool {
 	return ok && s.Coll.Clock.Now() < l.Until
 }
 
-// left returns how long after sent a holder that was written with this tenure may be trusted, by a
+// left returns how long after sent a holder that was written with this validity may be trusted, by a
 // server time that was drawn after it was sent. Where shards have clocks of their own no date
 // counts: rivals wait until the holder was silent for its TTL, from when it was written on, by their
 // own clocks and with the drift of both.
-func (s *Steps) left(t Tenure, sent, drawn server.Moment, at time.Time) time.Duration {
+func (s *Steps) left(t Validity, sent, drawn server.Moment, at time.Time) time.Duration {
 	if s.Coll.ManyClocks() {
 		return t.TTL
 	}
@@ -225,7 +225,7 @@ func (s *Steps) ReleaseConcern(id string, keep time.Duration) *mongo.Collection 
 // document, which names finds. stays is false if that time is over, or if there is no such holder. For a
 // lease that is remembered this process's own clock tells what is left of MinHold. The date of another
 // one may be by another clock than the present time: then all of MinHold may be left.
-func (s *Steps) Stays(ctx context.Context, names bson.D, id string, keep time.Duration) (t Tenure, stays bool, err error) {
+func (s *Steps) Stays(ctx context.Context, names bson.D, id string, keep time.Duration) (t Validity, stays bool, err error) {
 	if keep <= 0 {
 		return t, false, nil
 	}
@@ -246,7 +246,7 @@ func (s *Steps) Stays(ctx context.Context, names bson.D, id string, keep time.Du
 	if rest <= 0 {
 		return t, false, nil
 	}
-	return s.Coll.Tenure(rest), true, nil
+	return s.Coll.Validity(rest), true, nil
 }
 
 // Released answers a release by the document that it left.

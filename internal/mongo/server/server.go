@@ -286,10 +286,10 @@ func (s *Server) meet(ctx context.Context, k Kind) error {
 	return nil
 }
 
-// A Tenure is what a claim or a renewal writes: when it begins and ends, how long that is meant
+// A Validity is what a claim or a renewal writes: when it begins and ends, how long that is meant
 // to be, its beat, the clock and epoch that it goes by, and the revision that the document then
 // has, if documents have one.
-type Tenure struct {
+type Validity struct {
 	Since, Until time.Time
 	TTL          time.Duration
 	Beat         int64
@@ -301,18 +301,18 @@ type Tenure struct {
 // show it.
 var ErrNoTrace = errors.New("mongolock: the server's reply to a claim does not contain the claim")
 
-// Tenure returns what is written now for a holder that is to last ttl.
-func (s *Server) Tenure(ttl time.Duration) Tenure {
+// Validity returns what is written now for a holder that is to last ttl.
+func (s *Server) Validity(ttl time.Duration) Validity {
 	by := s.ClockBasis()
-	t := Tenure{TTL: ttl, Beat: beats.Add(1), By: by}
+	t := Validity{TTL: ttl, Beat: beats.Add(1), By: by}
 	t.Since, t.Until = by.Expiry(ttl)
 	return t
 }
 
-// Left returns how long after sent a holder that was written with this tenure may be trusted,
-// by a server time that was drawn after it was sent. If that time is not of the tenure's clock,
+// Left returns how long after sent a holder that was written with this validity may be trusted,
+// by a server time that was drawn after it was sent. If that time is not of the validity's clock,
 // the dates in the document mean nothing: they have to be written again.
-func (s *Server) Left(t Tenure, sent, drawn Moment, server time.Time) time.Duration {
+func (s *Server) Left(t Validity, sent, drawn Moment, server time.Time) time.Duration {
 	if !s.Plausible(t.By, server, drawn, s.Clock.Now()) {
 		return 0
 	}

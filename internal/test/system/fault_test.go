@@ -31,7 +31,7 @@ func TestAnUnreadableReplyToAClaimIsAnUnknownOutcome(t *testing.T) {
 	c, proxy := f.behind(noRetries, mongolock.TTL(time.Second))
 	for i, odd := range []bson.D{
 		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{}}},
-		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{{Key: fieldMark, Value: 1}}}},
+		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{{Key: fieldVersion, Value: 1}}}},
 		{{Key: "ok", Value: 0}},
 		{},
 	} {

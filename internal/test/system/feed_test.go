@@ -47,7 +47,7 @@ func (f *fixture) wakes() *mongo.Collection {
 // offerNotice is a wake-up as clients send it.
 func offerNotice(key string) bson.D {
 	return bson.D{
-		{Key: fieldMark, Value: 1}, {Key: "topic", Value: store.TopicLocks}, {Key: "key", Value: key}, {Key: "kind", Value: store.KindOffered},
+		{Key: fieldVersion, Value: 1}, {Key: "topic", Value: store.TopicLocks}, {Key: "key", Value: key}, {Key: "kind", Value: store.KindOffered},
 		{Key: "to", Value: "nobody"}, {Key: "place", Value: "x:nobody:0"},
 	}
 }

@@ -394,7 +394,7 @@ var (
 
 // The fields of the document.
 const (
-	fieldMark     = "mongolock"
+	fieldVersion  = "mongolock"
 	fieldExpireAt = "expireAt"
 	fieldStamp    = "stamp"
 )

@@ -34,14 +34,14 @@ func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 	}
 	require.NoError(t, f.client().EnsureIndex(f.ctx()))
 	ago := func(d time.Duration) bson.E { return bson.E{Key: fieldExpireAt, Value: time.Now().Add(-d)} }
-	ours := bson.E{Key: fieldMark, Value: 1}
+	ours := bson.E{Key: fieldVersion, Value: 1}
 	for key, fields := range map[string]bson.D{
 		"ours, two hours ago":              {ours, ago(2 * time.Hour)},
 		"ours, half an hour ago":           {ours, ago(time.Hour / 2)},
 		"ours, in a while":                 {ours, ago(-time.Hour)},
 		"foreign, two hours ago":           {ago(2 * time.Hour)},
 		"foreign, without an end":          {{Key: "name", Value: "settings"}},
-		"a newer version's, two hours ago": {{Key: fieldMark, Value: 2}, ago(2 * time.Hour)},
+		"a newer version's, two hours ago": {{Key: fieldVersion, Value: 2}, ago(2 * time.Hour)},
 	} {
 		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...))
 		require.NoError(t, err)

@@ -19,7 +19,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
-	t := m.base.Tenure(c.TTL)
+	t := m.base.Validity(c.TTL)
 	r, err := m.claim(within, attempt, c, t)
 	m.base.Over(attempt, err == nil || errors.Is(err, ErrNotDue) || errors.Is(err, store.ErrNotApplied))
 	switch {
@@ -41,7 +41,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 }
 
 // claim sends the claim in its attempt. A claim of which it says ErrNotDue was certainly not applied.
-func (m *Mongo) claim(ctx context.Context, attempt *command.Attempt, c Claim, t server.Tenure) (r reply, err error) {
+func (m *Mongo) claim(ctx context.Context, attempt *command.Attempt, c Claim, t server.Validity) (r reply, err error) {
 	filter, err := m.filter(ctx, c)
 	if err != nil {
 		return r, err
@@ -60,8 +60,8 @@ func (m *Mongo) claim(ctx context.Context, attempt *command.Attempt, c Claim, t 
 	return r, err
 }
 
-// left returns how long after sent a run that was written with this tenure is honoured.
-func (m *Mongo) left(t server.Tenure, sent server.Moment, r reply) time.Duration {
+// left returns how long after sent a run that was written with this validity is honoured.
+func (m *Mongo) left(t server.Validity, sent server.Moment, r reply) time.Duration {
 	return m.base.Left(t, sent, r.Sent, r.doc.At)
 }
 
@@ -125,7 +125,7 @@ func (m *Mongo) filter(ctx context.Context, c Claim) (bson.D, error) {
 	return f, nil
 }
 
-func (c Claim) update(t server.Tenure) bson.D {
+func (c Claim) update(t server.Validity) bson.D {
 	r := record{c.Run, command.Millis(t.TTL), t.Beat, t.By.Epoch}
 	r.ID, r.ExpireAt = "", t.Until
 	if r.Began.IsZero() {
@@ -162,7 +162,7 @@ func (m *Mongo) Renew(ctx context.Context, r Ref, ttl time.Duration, begun bool)
 }
 
 func (m *Mongo) renew(ctx context.Context, r Ref, ttl time.Duration, begun bool, sent server.Moment) (time.Duration, error) {
-	t := m.base.Tenure(ttl)
+	t := m.base.Validity(ttl)
 	run := "runs." + r.ID + "."
 	filter := append(named(r.Job), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.Beat}}})
 	if t.By.Sure { // a date of another election is by another clock
