@@ -13,7 +13,8 @@ const (
 	idlePolled = 3500 * time.Millisecond // if a waiter hears no notices
 
 	stepMinded = 10 * time.Minute // no date is trusted after a clock was seen to be stepped
-	epochAged  = time.Minute      // a client asks again which election it is
+	epochAged  = time.Minute      // a client that had a reason to doubt asks again which election it is
+	clockAged  = 5 * time.Minute  // one that had none does, before a claim
 )
 
 // A waiter is a wait, as its client has to know of its turn.
@@ -63,7 +64,7 @@ func (q *queue) idles(until time.Duration) {
 		}
 		w.polled = w.polled || slices.ContainsFunc(q.line, func(p *standing) bool { return polled(p.place) })
 		end := min(until, w.to)
-		from := q.begun(w, max(w.could, q.freed, q.silent(w, end)), end)
+		from := q.begun(w, max(w.could, q.freed, q.silentSince(w, end)), end)
 		if over := from + q.idleLimit(w, from, end); end > over && w.late == 0 && !q.h.hindered(w.client, from, from, over) {
 			w.late, w.line = over, q.clients()
 		}
@@ -95,7 +96,7 @@ func (q *queue) begun(w *waiter, from, end time.Duration) time.Duration {
 	type span struct{ first, last time.Duration }
 	var over []span
 	for _, h := range q.holders {
-		last := q.seenOver(h, w.from)
+		last := q.seenOver(h, q.looked(w))
 		over = append(over, span{min(h.over, last), last})
 	}
 	slices.SortFunc(over, func(a, b span) int { return cmp.Compare(a.last, b.last) })
@@ -107,9 +108,10 @@ func (q *queue) begun(w *waiter, from, end time.Duration) time.Duration {
 	return from
 }
 
-// silent returns since when those that stand before somebody who waits, and have died by the end, do not say
-// any more that they live.
-func (q *queue) silent(w *waiter, end time.Duration) (since time.Duration) {
+// silentSince returns since when those that have died by the end, and stand before somebody who waits, or did until
+// they were passed, do not say any more that they live.
+func (q *queue) silentSince(w *waiter, end time.Duration) time.Duration {
+	since := q.silent
 	for _, p := range q.line {
 		switch {
 		case p.client == w.client && p.mode == w.mode:
@@ -132,13 +134,13 @@ func (q *queue) report(w *waiter, end time.Duration) {
 
 // could returns since when somebody who waits could have the key, as things are from now on.
 func (q *queue) could(w *waiter) time.Duration {
-	n := slices.IndexFunc(q.line, func(p *standing) bool { return p.client == w.client && p.mode == w.mode })
+	n := q.place(w)
 	if n < 0 && w.several { // it may be waiting for another key
 		return never
 	}
 	since, shared, taken, most := max(q.now, w.from), time.Duration(0), w.mode.takes(), w.mode.Limit
 	for _, h := range q.holders {
-		switch over := q.seenOver(h, w.from); {
+		switch over := q.seenOver(h, q.looked(w)); {
 		case over <= q.now:
 		case compatible(h.mode, w.mode):
 			shared, taken = max(shared, over), taken+h.mode.takes()
@@ -175,6 +177,19 @@ func (q *queue) could(w *waiter) time.Duration {
 	return since
 }
 
+// place returns where somebody who waits stands in line; -1: nowhere.
+func (q *queue) place(w *waiter) int {
+	return slices.IndexFunc(q.line, func(p *standing) bool { return p.client == w.client && p.mode == w.mode })
+}
+
+// looked returns when somebody who waits had looked at the key: at one of several as it joined the line.
+func (q *queue) looked(w *waiter) time.Duration {
+	if n := q.place(w); n >= 0 && w.several {
+		return max(w.from, q.line[n].joined)
+	}
+	return w.from
+}
+
 // seenOver returns when one that waits since then may know that a holder is over. Where no clock can tell,
 // it has to be seen still for its TTL.
 func (q *queue) seenOver(h holds, from time.Duration) time.Duration {
@@ -187,7 +202,7 @@ func (q *queue) seenOver(h holds, from time.Duration) time.Duration {
 
 // clockInDoubt returns from when on no clock may judge the end of a holder that a client wrote: another
 // primary's would, a client saw a clock stepped and trusts no date for a while, or the writer, which a
-// fault hindered, may not have known the election.
+// fault hindered, or nothing told of it, may not have known the election.
 func (h *History) clockInDoubt(client int, written time.Duration) time.Duration {
 	if h.Still {
 		return 0
@@ -199,6 +214,8 @@ func (h *History) clockInDoubt(client int, written time.Duration) time.Duration 
 			continue
 		case e.Note == Stepped:
 			until += stepMinded
+		case e.Note == Failover && e.At <= written:
+			until += clockAged
 		case e.Client == client && e.At <= written:
 			until += epochAged
 		case e.Note != Failover:

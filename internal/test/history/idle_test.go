@@ -58,6 +58,11 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 	ending.Mode = third
 	ranOut := applied(1000, 0, "a", "", 10000)
 	lost := Event{Kind: Trouble, At: at(10000), Until: at(12000), Client: 0, Note: "insert"}
+	beside := func() []Event { // client 4, a reader that passes the dead, of which one has said that it lives
+		e := applied(11700, 4, "b", "s:four:4", 600000)
+		e.Mode = reader
+		return []Event{said(10600, 1), killedAt(10700, 1), stood(3500, 4, "s:four:4"), e, gone(11700, 4, 1, "x:one:1"), gone(11700, 4, 2, "x:two:2"), gone(11700, 4, 4, "s:four:4")}
+	}
 	for name, c := range map[string]struct {
 		key  idleKey
 		idle bool
@@ -71,6 +76,8 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"a dead one polled, late":                    {idleKey{granted: 13700, first: "x::1"}, true},
 		"a dead one said that it lives, in time":     {idleKey{granted: 12000, more: []Event{said(10600, 1), killedAt(10700, 1)}}, false},
 		"a dead one said that it lives, and late":    {idleKey{granted: 12200, more: []Event{said(10600, 1), killedAt(10700, 1)}}, true},
+		"behind a reader that passed such a one":     {idleKey{granted: 12000, mode: reader, place: "s:three:3", more: beside()}, false},
+		"behind a reader that passed one, and late":  {idleKey{granted: 12200, mode: reader, place: "s:three:3", more: beside()}, true},
 		"the waiter died as well":                    {idleKey{more: []Event{killedAt(11000, 3)}}, false},
 		"the waiter died later":                      {idleKey{more: []Event{killedAt(12000, 3)}}, true},
 		"the waiter gave up":                         {idleKey{more: []Event{answer(11000, 3, 3, Failed, "")}}, false},
@@ -95,7 +102,8 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"a clock set back not long before":           {idleKey{granted: 41700, holder: ranOut, more: []Event{{Kind: Trouble, At: at(500), Until: at(600), Client: -1, Note: Stepped}}}, false},
 		"its writer may not have known the election": {idleKey{granted: 41700, holder: ranOut, more: []Event{{Kind: Trouble, At: at(500), Until: at(600), Client: 0, Note: "hello"}}}, false},
 		"another's fault then":                       {idleKey{granted: 41700, holder: ranOut, more: []Event{{Kind: Trouble, At: at(-50000), Until: at(-40000), Client: 2, Note: "hello"}}}, true},
-		"an election before it was written":          {idleKey{granted: 111700, holder: ranOut, more: []Event{election(500, 900)}}, true},
+		"an election before it was written":          {idleKey{granted: 41700, holder: ranOut, more: []Event{election(500, 900)}}, false},
+		"an election before, and late after it":      {idleKey{granted: 111700, holder: ranOut, more: []Event{election(500, 900)}}, true},
 		"an election meanwhile":                      {idleKey{granted: 60000, more: []Event{election(10500, 11000)}}, false},
 		"a wake-up may be lost":                      {idleKey{granted: 81400, more: []Event{lost}}, false},
 		"a wake-up may be lost, and late after it":   {idleKey{granted: 81700, more: []Event{lost}}, true},

@@ -108,6 +108,7 @@ type queue struct {
 	idled   time.Duration            // until when it did, as was reported last
 	killed  map[int]time.Duration    // by client
 	lefts   map[bool]time.Duration   // when one last left that shared the key: permits, or not
+	silent  time.Duration            // when one was last seen that had died when its place was taken out
 	streak  streak
 	found   []Violation
 }
@@ -366,6 +367,9 @@ func (q *queue) apply(w *write) {
 		if i := q.index(e.Place); i >= 0 {
 			if len(w.applied) == 0 && q.line[i].client == w.client {
 				q.gaveUp[q.line[i].op] = w.at
+			}
+			if q.deadBy(q.line[i].client, w.at) {
+				q.silent = max(q.silent, q.line[i].seen)
 			}
 			q.line = slices.Delete(q.line, i, i+1)
 		}

@@ -240,22 +240,22 @@ func progress(t *testing.T, lines <-chan string, began time.Time) {
 }
 
 func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
-	for seed := range uint64(*simSeeds) {
+	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ {
 		s := plain
 		s.Memory = true
-		for _, v := range live(t, seed+1, s).Check() {
-			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.memory)", seed+1, v, seed+1)
+		for _, v := range live(t, seed, s).Check() {
+			t.Errorf("seed %d: %v%s", seed, v, again(t, seed))
 		}
 	}
 }
 
 // Users take several keys together: AcquireAll claims them side by side, and then one after the other.
 func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
-	for seed := range uint64(*simSeeds) {
+	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ {
 		for _, memory := range []bool{false, true} {
-			s := simulation.Settings{Margin: -1, Several: true, AtOnce: seed%2 == 1, Memory: memory}
-			for _, v := range live(t, seed+1, s).Check() {
-				t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.several -sim.memory=%t)", seed+1, v, seed+1, memory)
+			s := simulation.Settings{Margin: -1, Several: true, AtOnce: seed%2 == 0, Memory: memory}
+			for _, v := range live(t, seed, s).Check() {
+				t.Errorf("seed %d: %v, in memory: %t%s", seed, v, memory, again(t, seed))
 			}
 		}
 	}
@@ -263,11 +263,16 @@ func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 
 // All take permits of one key, whose number differs among them, while primaries fail.
 func TestNoSeedBreaksAPromiseWhileDeploysRoll(t *testing.T) {
-	for seed := range uint64(*simSeeds) {
-		for _, v := range live(t, seed+1, simulation.Settings{Margin: -1, Rolling: true}).Check() {
-			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.rolling)", seed+1, v, seed+1)
+	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ {
+		for _, v := range live(t, seed, simulation.Settings{Margin: -1, Rolling: true}).Check() {
+			t.Errorf("seed %d: %v%s", seed, v, again(t, seed))
 		}
 	}
+}
+
+// again says how one seed of a test is run once more.
+func again(t *testing.T, seed uint64) string {
+	return fmt.Sprintf(" (again: -run %s$ -sim.seeds 1 -sim.first %d)", t.Name(), seed)
 }
 
 // A seed gives one log, unless two timers of one instant want the same thing, the hello that they
