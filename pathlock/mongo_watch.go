@@ -115,11 +115,12 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 		return nil, err
 	}
 	events = reset(w.seq, w.at(now.Latest), doc.all(now))
-	for _, r := range s.records { // the time of a grant may be by another clock, which is ahead
-		if later := r.granted; later.After(r.Since) {
-			r.Since = later
+	for _, r := range s.records {
+		at := r.granted
+		if at.IsZero() { // its process may still write it
+			at = r.Since.Add(callBound)
 		}
-		w.told[Event{Kind: Added, Lock: r.Lock}.key()] = r.Since
+		w.told[Event{Kind: Added, Lock: r.Lock}.key()] = at
 	}
 	return events, err
 }

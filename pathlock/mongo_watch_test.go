@@ -37,21 +37,26 @@ func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 	require.NoError(t, err)
 	gone, err := tree.Lock(f.ctx(), exclusively("/gone"))
 	require.NoError(t, err)
-	_, err = tree.Lock(f.ctx(), exclusively("/stays"))
+	stays, err := tree.Lock(f.ctx(), exclusively("/stays"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"added/gone", "added/stays"}, looks(t, f, w, 2))
 
 	// As after a minute without a look: the word is over, and no process keeps records.
 	_, err = f.coll.UpdateByID(f.ctx(), "files", bson.D{{Key: "$unset", Value: bson.D{{Key: fieldWatched, Value: ""}}}})
 	require.NoError(t, err)
+	_, err = f.coll.UpdateByID(f.ctx(), stays.Token, bson.D{{Key: "$unset", Value: bson.D{{Key: fieldGranted, Value: ""}}}})
+	require.NoError(t, err, "its process has not said yet when it was granted")
 	w.until = time.Time{}
 	time.Sleep(wordFresh + 100*time.Millisecond) // until every process knows
 	require.NoError(t, tree.Release(f.ctx(), gone.Token))
 	assert.Equal(t, []string{"reset", "added/stays"}, looks(t, f, w, 2))
 
+	_, err = f.coll.UpdateByID(f.ctx(), stays.Token, bson.D{{Key: "$set", Value: bson.D{{Key: fieldGranted, Value: time.Now().Add(time.Second)}}}})
+	require.NoError(t, err, "it says so late")
+	w.forget(interval{Earliest: stays.Since.Add(eventsLate + time.Second)}) // as seconds later
 	_, err = tree.Lock(f.ctx(), exclusively("/new"))
 	require.NoError(t, err)
-	assert.Equal(t, []string{"added/new"}, looks(t, f, w, 1), "and goes on")
+	assert.Equal(t, []string{"added/new"}, looks(t, f, w, 1), "and goes on, and tells nothing twice")
 }
 
 // A find is no snapshot. This one passed the record of the first lock while it was held, and
