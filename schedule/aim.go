@@ -87,13 +87,11 @@ func (s *Scheduler) learn(ctx context.Context, j *job, seen jobs.State) (jobs.St
 	if err != nil {
 		return seen, err
 	}
-	if j.edition != seen.Edition || j.plans == nil {
-		plans, err := readPlans(seen.Plans, j.plan)
-		if err != nil {
-			return seen, fmt.Errorf("schedule: job %q: %w", j.name, err)
-		}
-		j.edition, j.plans = seen.Edition, plans
+	plans, err := readPlans(seen.Plans, j.plan, seen.Decided)
+	if err != nil {
+		return seen, fmt.Errorf("schedule: job %q: %w", j.name, err)
 	}
+	j.edition, j.plans = seen.Edition, plans
 	if !seen.Asked.IsZero() {
 		j.asked.Store(seen.Asked.UnixMilli())
 	}

@@ -42,6 +42,7 @@
 //
 // A job has one plan at a time, that of the process that started last; all others follow it. So a deploy may take its
 // time, and no due time is lost between two plans: those before the change are the old plan's, and run too.
+// A process that cannot read such a plan fails at its start, or leaves that job to others if it is running (ErrPlan).
 // Due times during a pause are not run, and not told either. Those from before the pause that had not run
 // yet are dropped by the first claim after [Scheduler.Resume].
 //

@@ -16,8 +16,10 @@ var (
 	// know, because no process has had it on its schedule, or it was forgotten.
 	ErrUnknown = errors.New("schedule: no such job is known")
 
-	// ErrPlan is matched by the error of an Event (Faulted) for a plan in the database that cannot be read here. A newer
-	// version has written it, or this host lacks its time zone. The job is left to other processes.
+	// ErrPlan is returned by Run, at its start, for a job whose plan in the database cannot be read here. A newer version
+	// has written it, it is of the caller's own type, or this host lacks its time zone; and some of its due times are not
+	// decided. Other processes go on with the job. A Run that meets such a plan later leaves the job to them, and tells it
+	// by an Event (Faulted) and a line of the log. If no process can read the plan any more, Forget the job.
 	ErrPlan = errors.New("schedule: the plan cannot be read here")
 
 	errGoexit = errors.New("schedule: the job ended its goroutine (runtime.Goexit)")

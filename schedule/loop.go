@@ -18,9 +18,9 @@ import (
 
 // Run runs the jobs of this process until ctx ends. Then the contexts of its runs end too
 // (see WithGrace), and Run returns nil once they have returned. If the database cannot be
-// reached, Run waits for it. Run fails at once if the Scheduler is running already
-// (ErrRunning), or if the collection has another document in a job's place
-// (store.ErrForeign). It may be called again.
+// reached, Run waits for it. Run fails at once, before it runs a job, if the Scheduler is running already
+// (ErrRunning), if the collection has another document in a job's place (store.ErrForeign), or
+// if the plan of a job cannot be read here (ErrPlan). It may be called again.
 func (s *Scheduler) Run(ctx context.Context) error {
 	client, err := mongolock.NewWithStore(s.runs, s.clientOptions()...)
 	if err != nil {
@@ -102,10 +102,11 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 		}
 		var wait time.Duration
 		err := s.meet(ctx)
+		left := errors.Is(err, store.ErrForeign) || errors.Is(err, ErrPlan) // single jobs, which is told; the others go on
 		switch {
-		case errors.Is(err, store.ErrForeign) && first:
+		case left && first:
 			return err
-		case err != nil:
+		case err != nil && !left:
 			s.logger.Warn("schedule: cannot read the jobs", "error", err)
 			wait = pause.Next()
 		default:
@@ -187,12 +188,15 @@ func (s *Scheduler) meet(ctx context.Context) error {
 			s.mu.Unlock()
 			return wrap("read", "", err)
 		}
+		unread := make([]error, len(fresh))
 		sideBySide(len(fresh), func(i int) {
 			s.watch(fresh[i], states[i])
-			s.aim(ctx, fresh[i], states[i])
+			if err := s.aim(ctx, fresh[i], states[i]); errors.Is(err, ErrPlan) {
+				unread[i] = err
+			}
 		})
-		if err != nil {
-			return wrap("read", "", err)
+		if err := errors.Join(append(unread, wrap("read", "", err))...); err != nil {
+			return err
 		}
 	}
 }

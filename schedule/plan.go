@@ -142,8 +142,8 @@ func (s spans) resumed() (at time.Time) {
 	return at
 }
 
-// readPlans reads what a document says of a job's plans.
-func readPlans(all []jobs.Span, own Plan) (spans, error) {
+// readPlans reads what a document says of a job's plans. One whose due times are all decided need not be readable.
+func readPlans(all []jobs.Span, own Plan, decided time.Time) (spans, error) {
 	read := make(spans, len(all))
 	for i, p := range all {
 		if read[i].from = p.From; p.Plan == "" {
@@ -151,7 +151,10 @@ func readPlans(all []jobs.Span, own Plan) (spans, error) {
 		}
 		var err error
 		if read[i].Plan, err = readPlan(p.Plan, own); err != nil {
-			return nil, err
+			if i+1 == len(all) || all[i+1].From.After(decided) {
+				return nil, err
+			}
+			read[i].Plan = at{} // its due times are all decided
 		}
 	}
 	return read, nil

@@ -114,7 +114,7 @@ func stateOf(s jobs.State, own Plan) State {
 	if s.Known {
 		state.Plan = s.Plans[len(s.Plans)-1].Plan
 		var plans spans
-		if plans, state.PlanErr = readPlans(s.Plans, own); state.PlanErr == nil {
+		if plans, state.PlanErr = readPlans(s.Plans, own, s.Decided); state.PlanErr == nil {
 			state.Next = plans.Next(later(s.Decided, plans.resumed()))
 			if s.Asked.After(s.Decided) && (state.Next.IsZero() || s.Asked.Before(state.Next)) {
 				state.Next = s.Asked

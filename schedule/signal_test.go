@@ -125,3 +125,44 @@ func TestAPlanThatCannotBeReadIsToldAndNotTakenForNone(t *testing.T) {
 		assert.Equal(c, 2*time.Hour, own.Next.Sub(c.begin), "a process that has the job knows its plan")
 	})
 }
+
+// A process that starts, and cannot read a plan of which due times are not decided, fails by name, and keeps nobody else from
+// running. Once they are decided it starts.
+func TestRunFailsForAPlanThatItCannotRead(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		old := c.process(1).add("job", tide{schedule.Every(time.Hour)}, time.Second).start()
+		c.until(90 * time.Minute)
+		hourly := c.process(2).add("job", schedule.Every(2*time.Hour), time.Second).add("other", schedule.Every(time.Second), 0)
+		require.ErrorIs(c, hourly.Run(c.Context()), schedule.ErrPlan)
+		assert.Equal(c, seconds(3600), c.fires(), "nothing ran in the process that failed")
+		c.until(150 * time.Minute)
+		assert.Equal(c, seconds(3600, 7200), c.fires(), "the other process follows the new plan")
+		old.end()
+		hourly.Remove("other")
+		hourly.start()
+		c.until(5 * time.Hour)
+		hourly.end()
+		assert.Equal(c, seconds(3600, 7200, 14400), c.fires())
+	})
+}
+
+func TestAProcessThatRunsLeavesAPlanThatItCannotReadToOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var faulted error
+		p := c.process(1, schedule.WithEvents(func(e schedule.Event) {
+			if e.Kind == schedule.Faulted {
+				faulted = e.Err
+			}
+		})).add("job", schedule.Every(time.Hour), time.Second).add("other", schedule.Every(50*time.Minute), time.Second).start()
+		c.until(10 * time.Minute)
+		q := c.process(2).add("job", tide{schedule.Every(30 * time.Minute)}, time.Second).start()
+		c.until(65 * time.Minute)
+		require.ErrorIs(c, faulted, schedule.ErrPlan)
+		assert.Equal(c, seconds(1200, 1800, 3600), c.fires())
+		for _, r := range c.took() {
+			assert.Equal(c, r.Job == "job", r.by == 2, "%s ran in process %d", r.Job, r.by)
+		}
+		p.end()
+		q.end()
+	})
+}

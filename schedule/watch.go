@@ -34,7 +34,7 @@ func (s *Scheduler) reread(ctx context.Context, which []*job) {
 		}
 		news := s.watch(j, states[i])
 		if s.take(j) {
-			s.aim(ctx, j, states[i])
+			_ = s.aim(ctx, j, states[i])
 		} else if news { // a claim is under way: the job is read before the next one
 			s.setStale(j)
 		}
@@ -46,12 +46,12 @@ func (s *Scheduler) logForeign(err error) {
 }
 
 // aim chooses the due time to claim next by the job's document, and puts the job back in the queue. The caller has
-// the job's item.
-func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) {
+// the job's item. After an error it tries later.
+func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) error {
 	seen, err := s.learn(ctx, j, seen)
 	if err != nil {
 		s.tryLater(ctx, j, err)
-		return
+		return err
 	}
 	j.pause = nil
 	now := s.store.Now()
@@ -59,6 +59,7 @@ func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) {
 		j.due = j.after(now)
 	}
 	s.await(j)
+	return nil
 }
 
 // watch has the runs repeated that are over, and reads the job again when one that is under way would run out. It
