@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -167,13 +168,19 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 		{named, damaged("line", bson.D{})},
 		{named, damaged("waits", 3)},
 		{named, damaged("waits", bson.A{})},
+		{named, damaged("waits", bson.A{bson.D{}})},
 		{named, bson.D{{Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}}},
 		{unnamed, damaged("holders", bson.D{{Key: "x", Value: 1}})},
 		{unnamed, damaged("holders", bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}})},
+		{unnamed, damaged("rev", 1.5)},
+		{unnamed, damaged("rev", math.NaN())},
+		{unnamed, damaged("rev", 1e300)},
+		{unnamed, damaged("holders", bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "ttl", Value: 1}, {Key: "beat", Value: 1.5}}}})},
 		{unnamed, damaged("line", bson.A{1})},
 		{unnamed, damaged("line", bson.A{""})},
 		{unnamed, damaged("line", bson.A{"x:there.b:1"})},
 		{unnamed, damaged("line", bson.A{"$x:there:1"})},
+		{unnamed, append(damaged("line", bson.A{"x:there:1"}), bson.E{Key: "waits", Value: bson.D{{Key: "x:there:1", Value: bson.A{bson.D{}}}}})},
 		{unnamed, append(damaged("line", bson.A{"x:there:1"}), bson.E{Key: "waits", Value: bson.D{{Key: "x:there:1", Value: bson.D{{Key: "seen", Value: "lately"}}}}})},
 	} {
 		key := fmt.Sprint("k", i)

@@ -170,6 +170,7 @@ func (l Layout) Read(document bson.Raw) Document {
 			holders = v
 		case FieldRev:
 			d.Rev, hasRev = v.AsInt64OK()
+			hasRev = hasRev && command.Is(v, d.Rev) // 1.5 and 1e300 are no numbers that a swap finds again
 		case FieldAt:
 			d.At, _ = command.Time(v)
 		case FieldFreed:

@@ -156,7 +156,9 @@ func (h *Holder) read(field string, v bson.RawValue) {
 		ms, _ := v.AsInt64OK()
 		h.TTL = time.Duration(max(0, min(ms, math.MaxInt32*1000))) * time.Millisecond // so that sums of any cannot overflow
 	case FieldBeat:
-		h.Beat, _ = v.AsInt64OK()
+		if h.Beat, _ = v.AsInt64OK(); !command.Is(v, h.Beat) { // no filter finds it again
+			h.Beat = 0
+		}
 	case FieldEpoch:
 		h.Epoch, _ = v.ObjectIDOK()
 	case FieldBroken:

@@ -61,8 +61,9 @@ func listed(places []store.Place) bson.A {
 }
 
 // readLine reads a line, if it is one. Of a place of which nothing is told nobody knows that its
-// waiter lives: it is stale. A place that no path can have, or that was seen at no date since 1970, could
-// neither be named in a filter nor taken out: then the claims of all who wait would miss for ever.
+// waiter lives: it is stale. A place that no path can have, of which an array tells, or that was seen at no
+// date since 1970, could neither be named in a filter nor taken out: then the claims of all who wait would
+// miss for ever.
 func readLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 	told, ok := waits.DocumentOK()
 	if !ok && !waits.IsZero() {
@@ -82,7 +83,10 @@ func readLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 			return nil, false
 		}
 		w := store.Waiter{Place: store.Place(p)}
-		if of, is := told.Lookup(p).DocumentOK(); is {
+		about, missing := told.LookupErr(p)
+		of, is := about.DocumentOK()
+		switch {
+		case is:
 			w.Owner, _ = of.Lookup(FieldOwner).StringValueOK()
 			w.Since, _ = command.Time(of.Lookup(FieldSince))
 			w.Slow, _ = of.Lookup(FieldSlow).BooleanOK()
@@ -90,6 +94,8 @@ func readLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 			if w.Seen, is = command.Time(seen); !seen.IsZero() && (!is || w.Seen.UnixMilli() < 0) {
 				return nil, false
 			}
+		case missing == nil:
+			return nil, false
 		}
 		all = append(all, w)
 	}
@@ -163,7 +169,7 @@ func (f Fields) lined() bson.E {
 	noneOr := func(path, kind string) bson.D {
 		return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
 	}
-	return bson.E{Key: "$and", Value: bson.A{noneOr(f.places(), "array"), noneOr(f.Path(FieldWaits), "object")}}
+	return bson.E{Key: "$and", Value: bson.A{noneOr(f.places(), "array"), noneOr(f.Path(FieldWaits), "object"), bson.D{Lacks(f.Path(FieldWaits) + ".0")}}}
 }
 
 // StillWaits says that the claim still waits at its place, if that is in line. The after-image
