@@ -216,6 +216,10 @@ func TestMongoAJobWhoseDocumentWasMendedByHandIsTold(t *testing.T) {
 		"a run too many":  {{Key: "$set", Value: bson.D{{Key: "open", Value: 7}}}},
 		"paused is false": {{Key: "$set", Value: bson.D{{Key: "paused", Value: false}}}},
 		"another version": {{Key: "$set", Value: bson.D{{Key: "schedule", Value: 9}}}},
+		"open is gone":    {{Key: "$set", Value: bson.D{{Key: "runs", Value: bson.D{}}}}, {Key: "$unset", Value: bson.D{{Key: "open", Value: ""}}}},
+		"edition is true": {{Key: "$set", Value: bson.D{{Key: "edition", Value: true}}}},
+		"a beat is gone": {{Key: "$set", Value: bson.D{{Key: "open", Value: 1},
+			{Key: "runs", Value: bson.D{{Key: "x", Value: bson.D{{Key: "due", Value: time.Now()}, {Key: "expireAt", Value: time.Now()}, {Key: "ttl", Value: 1}}}}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,7 +27,7 @@ func Millis(d time.Duration) int64 { return max(1, int64((d+time.Millisecond-1)/
 // document may come back as another type.
 func Is(v bson.RawValue, number int64) bool {
 	if f, ok := v.DoubleOK(); ok {
-		return f == float64(number)
+		return f < 1<<63 && f == float64(number)
 	}
 	n, ok := v.AsInt64OK()
 	return ok && n == number

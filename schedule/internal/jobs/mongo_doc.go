@@ -35,7 +35,6 @@ type document struct {
 	State    `bson:",inline"`
 	PausedAt time.Time         `bson:"pausedAt"`
 	Runs     map[string]record `bson:"runs"`
-	Open     int               `bson:"open"`
 	Past     map[string]Run    `bson:"past"`
 	Keep     int               `bson:"keep"`
 	At       time.Time         `bson:"at"`
@@ -83,18 +82,23 @@ func readDocument(raw bson.Raw) (document, error) {
 
 // check says what makes a document one that no claim would ever match.
 func (d document) check(raw bson.Raw) error {
-	if kind := raw.Lookup("decided").Type; kind != bson.TypeDateTime {
-		return fmt.Errorf("decided is not a date but %q", kind)
+	if decided := raw.Lookup("decided"); decided.Type != bson.TypeDateTime || decided.DateTime() < 0 {
+		return fmt.Errorf("decided is %v: must be a date since 1970", decided)
 	}
-	if d.Open != len(d.Runs) {
-		return fmt.Errorf("open is %v: there are %d runs", raw.Lookup("open"), len(d.Runs))
+	if open := raw.Lookup("open"); !command.Is(open, int64(len(d.Runs))) {
+		return fmt.Errorf("open is %v: there are %d runs", open, len(d.Runs))
 	}
-	if len(d.Plans) == 0 || d.Edition < 1 {
-		return fmt.Errorf("plans is %v, and edition %v", raw.Lookup("plans"), raw.Lookup("edition"))
+	if edition := raw.Lookup("edition"); len(d.Plans) == 0 || d.Edition < 1 || !command.Is(edition, d.Edition) {
+		return fmt.Errorf("plans is %v, and edition %v", raw.Lookup("plans"), edition)
 	}
-	for id := range d.Runs {
-		if raw.Lookup("runs", id, "expireAt").Type != bson.TypeDateTime {
+	for id, r := range d.Runs {
+		switch beat := raw.Lookup("runs", id, "beat"); {
+		case raw.Lookup("runs", id, "expireAt").Type != bson.TypeDateTime:
 			return fmt.Errorf("runs.%s.expireAt is not a date", id)
+		case r.Due.IsZero():
+			return fmt.Errorf("runs.%s.due is no date", id)
+		case !command.Is(beat, r.Beat):
+			return fmt.Errorf("runs.%s.beat is %v: must be an integer", id, beat)
 		}
 	}
 	if paused := raw.Lookup("paused"); paused.Value != nil && !d.Paused {
