@@ -18,8 +18,9 @@ import (
 // value only to read its keys.
 
 var (
-	typeD     = reflect.TypeFor[bson.D]()
-	typeBytes = reflect.TypeFor[[]byte]()
+	typeD      = reflect.TypeFor[bson.D]()
+	typeBytes  = reflect.TypeFor[[]byte]()
+	typeString = reflect.TypeFor[string]()
 )
 
 // document returns doc in a form that the driver takes at any level, not only at the
@@ -62,8 +63,8 @@ func elementsOf(doc any) (bson.D, error) {
 		return fromRaw(doc)
 	case bson.Marshaler, bson.ValueMarshaler:
 	default:
-		if m := reflect.ValueOf(doc); m.Kind() == reflect.Map && m.Type().Key().Kind() == reflect.String {
-			return fromMap(m), nil
+		if m := reflect.ValueOf(doc); m.Kind() == reflect.Map {
+			return fromMap(m)
 		}
 	}
 	raw, err := bson.Marshal(doc)
@@ -103,12 +104,26 @@ func operatorsOf(update any) (bson.D, error) {
 
 func isNoOperator(e bson.E) bool { return !strings.HasPrefix(e.Key, "$") }
 
-func fromMap(m reflect.Value) bson.D {
+// fromMap returns the entries of a map. Those whose name is up to the options of the client are refused.
+func fromMap(m reflect.Value) (bson.D, error) {
 	list := make(bson.D, 0, m.Len())
 	for entry := m.MapRange(); entry.Next(); {
-		list = append(list, bson.E{Key: entry.Key().String(), Value: entry.Value().Interface()})
+		key := entry.Key()
+		name := fmt.Sprint(key)
+		if key.Type() != typeString {
+			one := reflect.MakeMap(reflect.MapOf(key.Type(), typeString))
+			one.SetMapIndex(key, reflect.ValueOf(""))
+			raw, err := bson.Marshal(one.Interface())
+			if err != nil {
+				return nil, err
+			}
+			if byDriver := bson.Raw(raw).Index(0).Key(); byDriver != name {
+				return nil, fmt.Errorf("a key of a %s is %q or %q, by the BSONOptions of the client: use a bson.D or a bson.M", m.Type(), byDriver, name)
+			}
+		}
+		list = append(list, bson.E{Key: name, Value: entry.Value().Interface()})
 	}
-	return list
+	return list, nil
 }
 
 func fromRaw(raw bson.Raw) (bson.D, error) {

@@ -93,6 +93,21 @@ func TestAMapThatIsInlineByItsJSONTagAloneIsRefused(t *testing.T) {
 	})
 }
 
+func TestTheValuesOfAMapAreEncodedByTheRegistryOfTheClient(t *testing.T) {
+	type cents int
+	synctest.Test(t, func(t *testing.T) {
+		of := bson.NewRegistry()
+		of.RegisterTypeEncoder(reflect.TypeFor[cents](), bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
+			return w.WriteString(fmt.Sprint(v.Int(), " ct"))
+		}))
+		client := docset.New(0).Client(t, docset.None)
+		coll := client.Database("app", options.Database().SetRegistry(of)).Collection("things")
+		for _, doc := range []any{map[int]cents{1: 5}, map[uint8][]cents{1: {5}}, map[string]cents{"a": 5}, bson.D{{Key: "a", Value: cents(5)}}, struct{ A cents }{5}} {
+			sameAsDriver(t, coll, doc)
+		}
+	})
+}
+
 func TestAnUpdateHasItsOperatorsByJSONTags(t *testing.T) {
 	type update struct {
 		Set bson.D `json:"$set"`
