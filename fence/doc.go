@@ -23,8 +23,8 @@
 //     not checked, and the driver's own replacement or deletion of the document removes the token.
 //   - Write with "majority", the default of MongoDB since 5.0.
 //   - What is stored is what the driver would have stored, and the token. One thing cannot be had: an
-//     encoder that the client's registry has for the type of the whole document, if that is a struct, is
-//     passed by. Those for the types of its fields are used.
+//     encoder that the client's registry has for the type of the whole document is passed by. Those for
+//     the types of its fields are used.
 //   - To fence several documents, begin a transaction with a fenced write.
 //
 // # How it works
@@ -42,7 +42,7 @@
 // There is no UpdateMany and no bulk write: for a document that was not written they
 // could not tell whether it was fenced off or did not match. Write the documents one
 // by one. Where the server has transactions, you can also begin one with a fenced
-// write to a document that stands for all of them, and use any call of the driver
+// write to a document that stands for all of them and exists, and use any call of the driver
 // after it: transactions that begin so are fenced from each other as wholes. There is
 // no delete either, because it would delete the token too: mark a document as deleted
 // instead.
@@ -71,7 +71,8 @@
 // # Transactions
 //
 // The context is used as given: in a transaction's context the write is part of that
-// transaction. A refused update leaves the transaction usable. A duplicate key aborts
+// transaction. One that changes nothing takes the document for the transaction too, with
+// two more commands. A refused update leaves the transaction usable. A duplicate key aborts
 // the transaction, as always, and is then reported as a duplicate key and not as
 // ErrFenced. In a snapshot older than the newer token's write the server answers with
 // a write conflict; running the transaction again finds the newer token.

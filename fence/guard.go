@@ -25,7 +25,7 @@ func (w *write) guarded(ctx context.Context, filter any, send func(filter any) (
 	if w.upsert {
 		return w.upserted(ctx, filter, send)
 	}
-	result, err := send(w.guard(filter))
+	result, err := w.taken(ctx, w.guard(filter), send)
 	switch {
 	case err != nil:
 		return result, err
@@ -57,7 +57,7 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 	// reply is the same each time, and the number of tries ends that.
 	const tries = 3
 	for try := 1; ; try++ {
-		result, err := send(filter)
+		result, err := w.taken(ctx, filter, send)
 		switch {
 		case err == nil && !result.Acknowledged:
 			return result, errUnacknowledged
@@ -72,6 +72,35 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 			return result, err
 		}
 	}
+}
+
+// taken sends a write. In a transaction, one that changes nothing takes nothing: a newer token could write the document
+// before the commit. So its token is then changed, and put back.
+func (w *write) taken(ctx context.Context, filter any, send func(filter any) (*mongo.UpdateResult, error)) (*mongo.UpdateResult, error) {
+	result, err := send(filter)
+	session := mongo.SessionFromContext(ctx)
+	if err != nil || session == nil || !session.TransactionRunning() || result.MatchedCount == 0 || result.ModifiedCount > 0 {
+		return result, err
+	}
+	add := func(n int32) bson.D { return bson.D{{Key: "$inc", Value: bson.D{{Key: w.field, Value: n}}}} }
+	opts := options.FindOneAndUpdate().SetProjection(bson.D{{Key: "_id", Value: 1}})
+	if w.let != nil {
+		opts.SetLet(w.let)
+	}
+	if w.collation != nil {
+		opts.SetCollation(w.collation)
+	}
+	if w.sort != nil {
+		opts.SetSort(w.sort)
+	}
+	written, err := w.coll.FindOneAndUpdate(ctx, filter, add(-1), opts).Raw()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.coll.UpdateByID(ctx, written.Lookup("_id"), add(1)); err != nil {
+		return nil, err
+	}
+	return result, nil
 }
 
 // guard lets filter match only what no newer token has written. Both stand in an $and,
@@ -204,12 +233,15 @@ func isValue(v any) bool {
 func duplicateID(err error, doc any) any {
 	var failed mongo.WriteException
 	if errors.As(err, &failed) && len(failed.WriteErrors) == 1 {
-		if key, ok := failed.WriteErrors[0].Raw.Lookup("keyValue").DocumentOK(); ok {
+		told := failed.WriteErrors[0].Raw
+		if key, ok := told.Lookup("keyValue").DocumentOK(); ok {
 			elements, err := key.Elements()
 			if err != nil || len(elements) != 1 || elements[0].Key() != "_id" {
 				return nil
 			}
-			return key
+			if told.Lookup("collation").IsZero() { // otherwise it has a key of the collation
+				return key
+			}
 		}
 	}
 	elements, _ := elementsOf(doc)

@@ -90,6 +90,8 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 		{update(1, d("_id", bson.Regex{Pattern: "x"}), good, fence.Upsert()), "_id"},
 		{update(1, key{"x"}, good, fence.Upsert()), "key"},
 		{update(1, bson.Raw{1}, good, fence.Upsert()), "filter"},
+		{update(1, byX, good, fence.Upsert(), fence.UpdateOptions(options.UpdateOne().SetCollation(&options.Collation{Locale: "en"}))), "collation"},
+		{replace(map[label]int{"x": 1}), `"x" or "<x>"`},
 		{byID(nil), "fence: the id"},
 		{replace(nil), "document"},
 		{replace((*key)(nil)), "document"},
@@ -112,6 +114,11 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 	}
 	assert.Zero(t, count.n.Load(), "commands sent")
 }
+
+// A label is the key of a map that an option of the client changes (StringifyMapKeysWithFmt).
+type label string
+
+func (l label) String() string { return "<" + string(l) + ">" }
 
 // broken is an option of the driver that fails.
 type broken struct{}

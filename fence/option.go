@@ -66,7 +66,8 @@ func Field(name string) Option {
 
 // Upsert creates the document if it does not exist. The filter, a bson.D, a map or a bson.Raw,
 // must then name its _id by value: any other filter would not find a document that is fenced
-// off, and the server would create a second one beside it.
+// off, and the server would create a second one beside it. For the same reason an upsert takes no
+// Collation; that of the collection is used.
 func Upsert() UpsertOption {
 	return upsertOption(func(w *write) error {
 		w.update = append(w.update, options.UpdateOne().SetUpsert(true))
@@ -102,7 +103,7 @@ type write struct {
 
 	upsert    bool
 	collation *options.Collation
-	let       any
+	let, sort any
 }
 
 // newWrite applies the options and checks everything but the documents.
@@ -143,7 +144,13 @@ func (w *write) readDriverOptions() error {
 	if w.let = u.Let; w.let == nil {
 		w.let = r.Let
 	}
+	if w.sort = u.Sort; w.sort == nil {
+		w.sort = r.Sort
+	}
 	w.upsert = u.Upsert != nil && *u.Upsert || r.Upsert != nil && *r.Upsert
+	if w.upsert && w.collation != nil {
+		return errors.New("fence: an upsert takes no collation: by it a second document could be inserted beside one that is fenced off")
+	}
 	return nil
 }
 

@@ -81,6 +81,31 @@ func TestADuplicateKeyInATransactionIsReportedAsSuch(t *testing.T) {
 	}
 }
 
+// To the server, a write that changes nothing is none: nothing in the transaction would conflict with a newer token's write.
+func TestAWriteThatChangesNothingTakesTheDocumentForItsTransaction(t *testing.T) {
+	uri := server(t, "transactions")
+	for name, write := range writers {
+		t.Run(name, func(t *testing.T) {
+			coll, _ := collection(t, uri)
+			skipUnlessSupported(t, name)
+			put(t, coll, byX)
+			_, err := write(t.Context(), coll, 7, 1)
+			require.NoError(t, err)
+			for _, opts := range [][]fence.UpsertOption{nil, {fence.Upsert()}} {
+				stale, session := within(t, coll)
+				result, err := write(stale, coll, 7, 1, opts...)
+				require.NoError(t, err)
+				assert.EqualValues(t, 1, result.MatchedCount)
+				newer, _ := within(t, coll)
+				_, err = write(newer, coll, 8, 1)
+				assert.Error(t, err, "a newer token has written before the commit of an older one")
+				require.NoError(t, session.CommitTransaction(t.Context()))
+				holds(t, coll, bson.M{"_fence": int64(7)})
+			}
+		})
+	}
+}
+
 // The package comment tells writers of many documents to do this.
 func TestAFencedWriteFirstFencesItsWholeTransaction(t *testing.T) {
 	coll, _ := collection(t, server(t, "transactions"))

@@ -216,3 +216,15 @@ func TestTheDriversOptionsArePassedOn(t *testing.T) {
 	_, err = fence.InsertOne(t.Context(), coll, 1, d("v", 1), fence.InsertOptions(options.InsertOne().SetComment("c")))
 	assert.NoError(t, err)
 }
+
+// The server's error has no value of such an _id, but a key of the collation.
+func TestAStaleInsertIsRefusedByTheCollationOfItsCollection(t *testing.T) {
+	coll, _ := collection(t, server(t, "mongodb"))
+	opts := options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 2})
+	require.NoError(t, coll.Database().CreateCollection(t.Context(), coll.Name(), opts))
+	put(t, coll, d("_id", "x", "_fence", int64(9)))
+	_, err := fence.InsertOne(t.Context(), coll, 7, d("_id", "X"))
+	refused(t, err, 7, 9)
+	_, err = fence.UpdateByID(t.Context(), coll, 7, "X", set("v", 1), fence.Upsert())
+	refused(t, err, 7, 9)
+}
