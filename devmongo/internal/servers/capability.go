@@ -77,12 +77,12 @@ var versions = map[Capability][2]int{V44: {4, 4}, V50: {5, 0}, V60: {6, 0}, V70:
 // capabilities tries on the server what can be tried, in a scratch database that it drops again, and
 // adds what follows from the kind.
 func capabilities(ctx context.Context, kind Kind, uri string, s Config) (has []Capability, version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	has = ofKind(ctx, kind, s)
 
 	p := probe{}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: p.started}))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(startTimeout).SetMonitor(&event.CommandMonitor{Started: p.started}))
 	if err != nil {
 		return nil, "", err
 	}

@@ -36,9 +36,9 @@ func onPrimary(ctx context.Context, uri string, cmd bson.D) error {
 
 // awaitPrimary waits until the server, or a member of its set, takes writes.
 func awaitPrimary(ctx context.Context, uri string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(startTimeout))
 	if err != nil {
 		return err
 	}

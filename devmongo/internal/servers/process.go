@@ -159,7 +159,7 @@ func (p *process) run(ctx context.Context) error {
 var errNotRunning = errors.New("the server is not running")
 
 // startTimeout is generous, because a start includes the recovery after a kill, on a busy machine.
-const startTimeout = 60 * time.Second
+const startTimeout = 3 * time.Minute
 
 func (p *process) kill() error {
 	if !p.running() {

@@ -240,7 +240,7 @@ func TestContainersAreNamedReachedAndRemoved(t *testing.T) {
 		for _, want := range []string{
 			fmt.Sprintf("--ip %s ", strings.TrimSuffix(server.Members()[i].Host(), ":27017")),
 			"--volume /", ":/devmongo:ro ",
-			"--env LD_PRELOAD=/usr/lib/inside/faketime/libfaketimeMT.so.1 ", "--env FAKETIME_TIMESTAMP_FILE=/devmongo/clock ",
+			"--env LD_PRELOAD=/usr/lib/inside/faketime/libfaketimeMT.so.1 ", "--env FAKETIME_TIMESTAMP_FILE=/devmongo/clock ", "--env FAKETIME_FORCE_MONOTONIC_FIX=0 ",
 			" with-faketime:4.4 mongod --bind_ip_all --port 27017 ", "--replSet devmongo ",
 		} {
 			assert.Contains(t, line, want)
