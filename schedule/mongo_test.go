@@ -116,7 +116,7 @@ func TestMongoNoReplyCarriesThePastUnasked(t *testing.T) {
 	var largest atomic.Int64
 	count := func(o *options.ClientOptions) {
 		o.SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-			if n := int64(len(e.Reply)); n > largest.Load() {
+			if n := int64(len(e.Reply)); n > largest.Load() && e.CommandName != "collStats" { // which is asked of a router once
 				largest.Store(n)
 			}
 		}})
