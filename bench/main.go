@@ -90,6 +90,7 @@ func measure(ctx context.Context, kind string, rounds int, only string) (all []f
 			if err = failed; err == nil {
 				taken[i], machine = append(taken[i], figures), on
 				fmt.Fprintf(os.Stderr, "bench: %s: %.0f s\n", p.name, time.Since(start).Seconds())
+				err = show(os.Stderr, figures) // a run that is cut off has told what it measured
 			}
 		}
 	}
