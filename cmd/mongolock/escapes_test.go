@@ -17,24 +17,26 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/assign"
 	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/once"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// controls has every character of Unicode that is not printable, in parts that fit into a text of some 200 bytes.
+// controls has every character of Unicode that is not printable, in parts that fit into a name of 256 bytes.
 func controls() (parts []string) {
 	var b strings.Builder
 	for r := rune(1); r <= unicode.MaxRune; r++ {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
-			if b.WriteRune(r); b.Len() > 150 {
+			if b.WriteRune(r); b.Len() > 220 {
 				parts = append(parts, b.String())
 				b.Reset()
 			}
 		}
 	}
-	return append(parts, b.String(), "\x1b]0;pwned\a\x1b[2J")
+	return append(parts, b.String()+"\x1b]0;pwned\a\x1b[2J")
 }
 
 // tame checks that a text has nothing that could steer a terminal: line breaks and tabs between fields are ours.
@@ -57,6 +59,7 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 	p := newProgram(t)
 	ctx, db := t.Context(), p.database()
 	for i, evil := range controls() {
+		file := "f" + strings.ReplaceAll(evil, "/", "")
 		key := "k" + evil
 		client, err := mongolock.New(db.Collection("locks"), mongolock.WithOwner("o"+evil))
 		require.NoError(t, err)
@@ -88,6 +91,11 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 		require.NoError(t, err)
 		_, err = docs.TryAcquire(ctx, doclock.ID(key), mongolock.Note("n"+evil))
 		require.NoError(t, err)
+		_, err = db.Collection("docs").InsertOne(ctx, bson.D{{Key: "_id", Value: "dead" + evil}, {Key: "lock", Value: bson.D{{Key: "doclock", Value: 1}, {Key: "attempts", Value: 9}, {Key: "done", Value: true}, {Key: "dead", Value: time.Now()}}}})
+		require.NoError(t, err)
+		go func() { // ends with running
+			_ = assign.Run(running, client, "work"+evil, 2, func(ctx context.Context, _ assign.Partition) error { <-ctx.Done(); return ctx.Err() })
+		}()
 		for foreign, doc := range map[string]bson.D{
 			"f1" + evil: {{Key: "mongolock", Value: 1}, {Key: "m" + strings.NewReplacer("\x00", "", "$", "").Replace(evil), Value: 1}},
 			"f2" + evil: {{Key: "mongolock", Value: 1}, {Key: "mode", Value: strings.Repeat(evil, 300)}},
@@ -99,22 +107,30 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 			}
 		}
 		<-ran
-		lists := [][]string{
-			{"ls"}, {"show", key}, {"leaders"}, {"jobs"}, {"jobs", key}, {"once-ls"}, {"once-ls", key}, {"documents", "docs"}, {"paths", "ls"}, {"doctor"},
-			{"run", "--try", key, "--", "true"}, {"run", "k", "--", "no" + evil}, {"once", "--checksum", "b", "done" + evil, "--", "true"}, {"partitions", key},
-			{"paths", "lock", "--try", path, "--", "true"}, {"paths", "break", path}, {"break", key, "--reason", "x"}, {"jobs", "run", "no" + evil},
-			{"show", "no" + evil, "--nosuch" + evil}, {"ls", "--db", "d" + evil}, {"--uri", "mongodb://" + evil, "ls"}, {"run", "k", "--ttl", evil, "--", "true"},
-		}
-		for _, args := range lists {
-			if i > 0 && i < len(controls())-1 && args[0] != "ls" && args[0] != "show" {
-				continue // the characters differ, the ways do not
-			}
+		require.Eventually(t, func() bool { return strings.Contains(p.prints("partitions"), "work") }, pace.Of(20*time.Second), 20*time.Millisecond)
+		assert.Contains(t, p.prints("documents", "docs", "--dead"), "dead")
+		require.NoError(t, os.WriteFile(p.dir+"/"+file, []byte("mongodb://"+evil), 0o600))
+		for _, args := range [][]string{
+			{"ls", "-v"}, {"ls", "--all"}, {"ls", key}, {"show", key}, {"leaders"}, {"leaders", key}, {"doctor", "--long", "1ns"}, {"partitions"}, {"partitions", key}, {"partitions", "--resize", "3", "work" + evil},
+			{"jobs"}, {"jobs", key}, {"jobs", "check"}, {"jobs", "check", key, "no" + evil}, {"jobs", "run", "--wait", "1ms", key}, {"jobs", "run", "no" + evil},
+			{"jobs", "pause", key}, {"jobs", "resume", key}, {"jobs", "forget", key}, {"jobs", "pause", "no" + evil},
+			{"once-ls"}, {"once-ls", key}, {"once-ls", "no" + evil}, {"once", "--checksum", "b", "done" + evil, "--", "true"}, {"once", "done" + evil, "--content", file, "--", "true"}, {"once", "k", "--content", "no" + file, "--", "true"},
+			{"documents", "docs"}, {"documents", "docs", "--all"}, {"documents", "docs", "--dead"}, {"documents", "docs", "--backlog", "--came", "c" + evil}, {"documents", "docs", "--backlog", "--filter", evil},
+			{"documents", "docs", "--field", "f" + evil}, {"documents", "d" + evil},
+			{"paths", "ls"}, {"paths", "ls", "--tokens", path}, {"paths", "ls", "--tree", "t" + evil}, {"paths", "ls", "--dir", "no" + file}, {"paths", "lock", "--try", path, "--", "true"}, {"paths", "lock", "--wait", "1ms", path, "--", "true"}, {"paths", "break", path}, {"paths", "break", "-y", path},
+			{"run", "--try", key, "--", "true"}, {"run", "--wait", "1ms", key, "--", "true"}, {"run", "k", "--", "no" + evil}, {"run", "k", "--ttl", evil, "--", "true"}, {"run", "k", "--at", evil, "--", "true"},
+			{"show", "no" + evil, "--nosuch" + evil}, {"no" + evil}, {"ls", "--output", evil}, {"ls", "--db", "d" + evil}, {"ls", "--collection", "c" + evil}, {"ls", "--owner", "o" + strings.Repeat(evil, 9)},
+			{"--uri", "mongodb://" + evil, "ls"}, {"--uri-file", file, "ls"}, {"--uri-file", "no" + file, "ls"}, {"completion", "no" + evil},
+			{"break", key, "--reason", "r" + evil}, {"break", key, "--reason", "r" + evil, "--grace", "1ns", "-y"}, {"break", "no" + evil, "--reason", "x"},
+		} {
 			p.start(args...).tame()
-			p.start(append([]string{"--output", "json"}, args...)...).tame()
+			if i == 0 { // the characters differ, the way to JSON does not
+				p.start(append([]string{"--output", "json"}, args...)...).tame()
+			}
 		}
 		stop()
 		<-ended
-		require.NoError(t, lease.Release())
+		assert.ErrorIs(t, lease.Release(), mongolock.ErrLost, "it was broken")
 		_ = tree.Close()
 		_ = docs.Close()
 		_ = client.Close()

@@ -151,10 +151,10 @@ func sentence(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// reason returns an error on one line, without the library's name before it.
+// reason returns an error on one line, without the names of the library and the package before it.
 func reason(err error) string {
 	text := sentence(err)
-	for _, name := range []string{"mongolock: ", "once: ", "pathlock: ", "schedule: ", "assign: "} {
+	for _, name := range []string{"once: ", "pathlock: ", "schedule: ", "assign: ", "mongolock: "} { // the last may be in the others
 		text = strings.TrimPrefix(text, name)
 	}
 	return text

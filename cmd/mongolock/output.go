@@ -164,8 +164,8 @@ func (p *printer) table() []string {
 		room := p.width
 		for i, c := range row {
 			text := c.text
-			if p.width > 0 && utf8.RuneCountInString(text) > room {
-				text = string([]rune(text)[:max(0, room-1)]) + "…"
+			if p.width > 0 {
+				text = fit(text, room)
 			}
 			length := utf8.RuneCountInString(text)
 			b.WriteString(p.coloured(text, c.tone))
@@ -180,12 +180,20 @@ func (p *printer) table() []string {
 	return lines
 }
 
+// fit shortens a text to a number of characters.
+func fit(text string, room int) string {
+	if utf8.RuneCountInString(text) > room {
+		return string([]rune(text)[:max(0, room-1)]) + "…"
+	}
+	return text
+}
+
 // textMost is how many characters of one text are shown: more than any key, note or owner has.
 const textMost = 2000
 
 func cut(text string) string {
-	if len(text) > textMost && utf8.RuneCountInString(text) > textMost {
-		return string([]rune(text)[:textMost-1]) + "…"
+	if len(text) > textMost {
+		return fit(text, textMost)
 	}
 	return text
 }

@@ -286,7 +286,8 @@ func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status 
 			}
 		}
 	}
-	lines := append([]string{clean(fmt.Sprintf("%s · %d held · %s", strings.TrimSpace("mongolock watch "+c.Prefix), held, status)), ""}, p.table()...)
+	line := func(format string, args ...any) string { return fit(clean(fmt.Sprintf(format, args...)), width) } // a longer one would scroll the screen
+	lines := append([]string{line("%s · %d held · %s", strings.TrimSpace("mongolock watch "+c.Prefix), held, status), ""}, p.table()...)
 	p.rows = nil
 	if room := height - len(last) - 2; len(lines) > room && room > 0 {
 		lines = append(lines[:room-1], fmt.Sprintf("… %d more", len(lines)-room+1))
@@ -294,7 +295,7 @@ func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status 
 	if len(last) > 0 {
 		lines = append(lines, "")
 		for _, ch := range last {
-			lines = append(lines, clean(fmt.Sprintf("%s  %-8s %s  %s %s", ch.At.Format("15:04:05"), ch.Kind, ch.Key, ch.Owner, ch.Text)))
+			lines = append(lines, line("%s  %-8s %s  %s %s", ch.At.Format("15:04:05"), ch.Kind, ch.Key, ch.Owner, ch.Text))
 		}
 	}
 	_, err = fmt.Fprint(a.stdout, home+strings.Join(lines, clearLine+"\r\n")+clearLine+clearBelow)

@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"iter"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -90,6 +92,18 @@ func TestAWatchLooksLessOftenWhileItListensAndNothingChanges(t *testing.T) {
 	assert.Equal(t, lookApart, l.next(false), "after a wake-up")
 	each := 20 * time.Millisecond
 	assert.Equal(t, each, newLookout(t.Context(), "", &each, nil, nil).next(false))
+}
+
+// A line that wraps would scroll the table off the screen.
+func TestNoLineOfTheTableThatWatchDrawsIsLongerThanTheTerminalIsWide(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	long := strings.Repeat("é", 500)
+	a := &app{cli: &cli{}, stdout: &out}
+	require.NoError(t, new(watchCmd).draw(a, &printer{}, nil, []change{{Kind: "granted", Key: long, Owner: long}}, long))
+	for _, line := range strings.Split(strings.NewReplacer(home, "", clearLine, "", clearBelow, "").Replace(out.String()), "\r\n") {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
+	}
 }
 
 // An early store's clock is an hour ahead.
