@@ -338,6 +338,7 @@ func (c *core) unlink(w *Caller) {
 	}
 	if w.next != nil {
 		w.next.prev = w.prev
+		w.next.refused = w.next.refused || led && w.refused // it has waited behind one that knew
 	} else {
 		q.tail = w.prev
 	}
