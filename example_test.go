@@ -122,7 +122,7 @@ func ExampleNewWithStore() {
 	fmt.Println(err) // the error names every invalid option
 	// Output:
 	// mongolock: TTL(0s): must be between 100ms and a year (8760h0m0s)
-	// mongolock: WithOwner is empty
+	// WithOwner is empty
 }
 
 // The locks live in a collection of their own. Every process opens the same one.

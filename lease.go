@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/engine"
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
@@ -138,7 +139,7 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error)
 			l.hold.Logger().Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
 		}
 		if ended != nil && !errors.Is(ended, ErrReleased) && !errors.Is(ended, ErrDetached) {
-			err = errors.Join(err, ended)
+			err = errtext.Join(err, ended)
 		}
 	}()
 	return fn(l.Context(ctx), l)
@@ -177,11 +178,11 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	leases, err := s.acquire(ctx)
 	if err == nil {
 		if lost := leases.Err(); lost != nil {
-			err = fmt.Errorf("mongolock: acquire all: %w", lost)
+			err = errtext.Errorf("mongolock: acquire all: %w", lost)
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, leases.giveUp())
+		return nil, errtext.Join(err, leases.giveUp())
 	}
 	place := make(map[string]int, len(keys))
 	for i, key := range keys {
@@ -294,7 +295,7 @@ func (s *several) inOrder(ctx context.Context, leases Leases) (Leases, error) {
 		lease, err := s.locker.Acquire(held, key, each...)
 		if err != nil {
 			if lost := leases.Err(); lost != nil && ctx.Err() == nil {
-				err = fmt.Errorf("mongolock: acquire all: while waiting for %q: %w", key, lost)
+				err = errtext.Errorf("mongolock: acquire all: while waiting for %s: %w", errtext.Key(key), lost)
 			}
 			return leases, err
 		}
@@ -390,7 +391,7 @@ func (all Leases) giveUp() error {
 	all[0].hold.Go(func() { given <- engine.ReleaseAll(all.holds(), true) })
 	select {
 	case errs := <-given:
-		return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })...)
+		return errtext.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })...)
 	case <-time.After(engine.AbandonedFor):
 		return nil
 	}
@@ -432,16 +433,16 @@ func (all Leases) Err() error {
 	var errs []error
 	for _, l := range all {
 		if err := l.Err(); err != nil {
-			errs = append(errs, fmt.Errorf("%q: %w", l.Key(), err))
+			errs = append(errs, fmt.Errorf("%s: %w", errtext.Key(l.Key()), err))
 		}
 	}
-	return errors.Join(errs...)
+	return errtext.Join(errs...)
 }
 
 // Release ends all leases and then frees their keys, 64 at a time. A release of several that is not answered
 // within two seconds goes on in the background. Release joins the errors of the single releases, and may be
 // called again.
-func (all Leases) Release() error { return errors.Join(engine.ReleaseAll(all.holds(), false)...) }
+func (all Leases) Release() error { return errtext.Join(engine.ReleaseAll(all.holds(), false)...) }
 
 func (all Leases) holds() []*engine.Hold {
 	hs := make([]*engine.Hold, len(all))
@@ -480,7 +481,7 @@ func parseTicket(s string) (ticket, error) {
 		err = json.Unmarshal(text, &t)
 	}
 	if err == nil {
-		err = errors.Join(checkText("key", t.Key, 1, maxKey), checkText("ID", t.ID, 1, maxKey), checkText("note", t.Note, 0, maxNote))
+		err = errtext.Join(checkText("key", t.Key, 1, maxKey), checkText("ID", t.ID, 1, maxKey), checkText("note", t.Note, 0, maxNote))
 	}
 	if err == nil && (t.TTL < minTTL || max(t.TTL, t.Keep) > maxTTL || t.Keep < 0) {
 		err = fmt.Errorf("TTL of %v, MinHold of %v", t.TTL, t.Keep)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/engine"
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/store"
@@ -88,7 +89,7 @@ type Client struct {
 func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	conf, err := newConfig(opts)
 	if s == nil {
-		err = errors.Join(errors.New("mongolock: NewWithStore: the store is nil"), err)
+		err = errtext.Join(errors.New("mongolock: NewWithStore: the store is nil"), err)
 	}
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (*engine.Hold,
 func (c *Client) nested(ctx context.Context, key string) error {
 	for owner := range leasectx.Owners(ctx) {
 		if l, ok := owner.(*Lease); ok && l.hold.Of(c.engine) && l.Key() == key && l.Err() == nil {
-			return fmt.Errorf("mongolock: acquire %q: the caller holds it already: %w", key, &HeldError{Status: l.hold.Status(), Here: true})
+			return fmt.Errorf("%w: the caller itself holds it", &HeldError{Status: l.hold.Status(), Here: true})
 		}
 	}
 	return nil
@@ -216,7 +217,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // Break returns the holders that it marked. If ctx ends before grace is over they stay marked,
 // and the error says so.
 func (c *Client) Break(ctx context.Context, key, reason string, grace time.Duration) ([]Holder, error) {
-	if err := errors.Join(checkText("key", key, 1, maxKey), checkText("reason", reason, 1, maxNote)); err != nil {
+	if err := errtext.Join(checkText("key", key, 1, maxKey), checkText("reason", reason, 1, maxNote)); err != nil {
 		return nil, err
 	}
 	return c.engine.Break(ctx, key, reason, grace)
@@ -227,7 +228,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 // holders have released them, or until ctx ends, and closes the client. It returns what Close
 // returns, joined with the context's error if leases were left.
 func (c *Client) Shutdown(ctx context.Context) error {
-	return errors.Join(c.engine.Shutdown(ctx), c.Close())
+	return errtext.Join(c.engine.Shutdown(ctx), c.Close())
 }
 
 // Close ends every lease (ErrClosed), gives their holders one margin to stop, releases the

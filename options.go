@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongolock/mongolock/internal/engine"
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -279,7 +280,7 @@ func newConfig(opts []ClientOption) (config, error) {
 		errs = append(errs, o.applyClient(&c))
 	}
 	errs = append(errs, c.checkMargin(c.TTL))
-	return c, errors.Join(errs...)
+	return c, errtext.Join(errs...)
 }
 
 // ask returns the terms of one acquisition: the client's, changed by opts.
@@ -303,7 +304,7 @@ func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
 		errs = append(errs, o.applyAcquire(&t))
 	}
 	errs = append(errs, c.checkMargin(t.TTL), checkYielding(&t), checkWeight(&t))
-	return &t, errors.Join(errs...)
+	return &t, errtext.Join(errs...)
 }
 
 func (c *config) checkMargin(ttl time.Duration) error {

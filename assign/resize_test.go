@@ -30,7 +30,7 @@ func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
 		b := f.start("b")
 		err := <-b.over
 		require.ErrorIs(t, err, assign.ErrSize)
-		assert.EqualError(t, err, `assign: "orders": assign: "orders" has 16 partitions in the processes that run, or died less than a TTL ago, and 32 in this one: `+
+		assert.EqualError(t, err, `assign: "orders" has 16 partitions in the processes that run, or died less than a TTL ago, and 32 in this one: `+
 			`start all with one number, and change it with Resize`)
 		size, ok := errors.AsType[*assign.SizeError](err)
 		require.True(t, ok)

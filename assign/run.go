@@ -101,7 +101,10 @@ func Run(ctx context.Context, client *mongolock.Client, name string, n int, fn F
 	}, func(follow.Loss) { r.wake(); r.hint() }) // the next look may otherwise be far away
 	r.feed.Join()
 	defer r.feed.Close()
-	if err := r.run(ctx); err != nil {
+	switch err := r.run(ctx); {
+	case errors.As(err, new(*SizeError)):
+		return err // names itself
+	case err != nil:
 		return fmt.Errorf("assign: %q: %w", name, err)
 	}
 	return nil

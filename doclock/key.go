@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/errtext"
 )
 
 // ID returns the filter of the document with that _id.
@@ -51,7 +53,7 @@ func textOf(fields bson.D) (string, error) {
 	for i, f := range fields {
 		normed[i] = bson.E{Key: f.Key, Value: normal(asValue(f.Value))}
 	}
-	text, err := bson.MarshalExtJSON(normed, true, false)
+	text, err := bson.MarshalExtJSON(normed, false, false)
 	if err != nil {
 		return "", fmt.Errorf("doclock: the filter: %w", err)
 	}
@@ -60,8 +62,8 @@ func textOf(fields bson.D) (string, error) {
 
 // filterOf turns a key back into its filter.
 func filterOf(key string) (fields bson.D, err error) {
-	if err := bson.UnmarshalExtJSON([]byte(key), true, &fields); err != nil {
-		return nil, fmt.Errorf("doclock: the key %q is no document's: %w", key, err)
+	if err := bson.UnmarshalExtJSON([]byte(key), false, &fields); err != nil {
+		return nil, fmt.Errorf("doclock: the key %s is no document's: %w", errtext.Key(key), err)
 	}
 	return fields, nil
 }

@@ -1,6 +1,7 @@
 package doclock
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -12,15 +13,19 @@ import (
 func TestAKeyLeadsBackToItsDocument(t *testing.T) {
 	id := bson.NewObjectID()
 	for want, filter := range map[string]bson.D{
-		`{"_id":"order-17"}`:                                       ID("order-17"),
-		`{"_id":{"$oid":"` + id.Hex() + `"}}`:                      ID(id),
-		`{"_id":{"$numberInt":"1"}}`:                               ID(int32(1)),
-		`{"_id":{"$numberLong":"1099511627776"}}`:                  ID(int64(1) << 40),
-		`{"_id":{"$numberDouble":"1.5"}}`:                          ID(1.5),
-		`{"_id":{"a":"x","b":"y"}}`:                                ID(bson.D{{Key: "a", Value: "x"}, {Key: "b", Value: "y"}}),
-		`{"_id":"a\u0000\"b"}`:                                     ID("a\x00\"b"),
-		`{"a.b":true,"c":{"$date":{"$numberLong":"7"}}}`:           {{Key: "c", Value: time.UnixMilli(7)}, {Key: "a.b", Value: true}},
-		`{"key":"17","type":"order","version":{"$numberInt":"3"}}`: {{Key: "version", Value: int32(3)}, {Key: "type", Value: "order"}, {Key: "key", Value: "17"}},
+		`{"_id":"order-17"}`:                                    ID("order-17"),
+		`{"_id":{"$oid":"` + id.Hex() + `"}}`:                   ID(id),
+		`{"_id":1}`:                                             ID(int32(1)),
+		`{"_id":1099511627776}`:                                 ID(int64(1) << 40),
+		`{"_id":1.5}`:                                           ID(1.5),
+		`{"_id":1E+300}`:                                        ID(1e300),
+		`{"_id":-9223372036854775808}`:                          ID(int64(math.MinInt64)),
+		`{"_id":{"$numberDouble":"NaN"}}`:                       ID(math.NaN()),
+		`{"_id":{"$date":{"$numberLong":"-1"}}}`:                ID(time.UnixMilli(-1)),
+		`{"_id":{"a":"x","b":"y"}}`:                             ID(bson.D{{Key: "a", Value: "x"}, {Key: "b", Value: "y"}}),
+		`{"_id":"a\u0000\"b"}`:                                  ID("a\x00\"b"),
+		`{"a.b":true,"c":{"$date":"1970-01-01T00:00:00.007Z"}}`: {{Key: "c", Value: time.UnixMilli(7)}, {Key: "a.b", Value: true}},
+		`{"key":"17","type":"order","version":3}`:               {{Key: "version", Value: int32(3)}, {Key: "type", Value: "order"}, {Key: "key", Value: "17"}},
 	} {
 		key, fields, err := keyOf(filter)
 		require.NoError(t, err)
@@ -35,9 +40,9 @@ func TestAKeyLeadsBackToItsDocument(t *testing.T) {
 
 func TestAllNamesOfADocumentWithItsIDHaveOneKey(t *testing.T) {
 	for want, filters := range map[string][]any{
-		`{"_id":{"$numberInt":"17"}}`:      {ID(17), ID(int64(17)), ID(17.0), bson.M{"_id": int32(17), "type": "order"}},
-		`{"_id":"x"}`:                      {ID("x"), bson.M{"type": "order", "key": "17", "_id": "x"}},
-		`{"_id":{"a":{"$numberInt":"1"}}}`: {ID(bson.D{{Key: "a", Value: 1.0}}), ID(bson.D{{Key: "a", Value: int64(1)}})},
+		`{"_id":17}`:      {ID(17), ID(int64(17)), ID(17.0), bson.M{"_id": int32(17), "type": "order"}},
+		`{"_id":"x"}`:     {ID("x"), bson.M{"type": "order", "key": "17", "_id": "x"}},
+		`{"_id":{"a":1}}`: {ID(bson.D{{Key: "a", Value: 1.0}}), ID(bson.D{{Key: "a", Value: int64(1)}})},
 	} {
 		for _, filter := range filters {
 			key, _, err := keyOf(filter)

@@ -99,7 +99,7 @@ func only(ctx context.Context, base *command.Collection, fields bson.D) (string,
 	case err != nil:
 		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)
 	case len(found) == 0:
-		text, _ := bson.MarshalExtJSON(fields, true, false)
+		text, _ := bson.MarshalExtJSON(fields, false, false)
 		return "", nil, &notFoundError{string(text)}
 	case len(found) > 1:
 		return "", nil, fmt.Errorf("%w: several documents have these %s, among them those with _id %s and %s",

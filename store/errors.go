@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/errtext"
 )
 
 // The verdicts of a store, and the marks that a fault can carry.
@@ -103,7 +105,7 @@ func (e *HeldError) Error() string {
 		is = "free"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "mongolock: %q is %s", e.Key, is)
+	fmt.Fprintf(&b, "mongolock: %s is %s", errtext.Key(e.Key), is)
 	if first != nil {
 		b.WriteString(" by ")
 		if e.Here && live == 1 {
@@ -153,7 +155,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("mongolock: %q is in use as %s, not as %s", e.Key, e.Live, e.Claim.Mode)
+	return fmt.Sprintf("mongolock: %s is in use as %s, not as %s", errtext.Key(e.Key), e.Live, e.Claim.Mode)
 }
 
 // Is makes a MismatchError match ErrModeMismatch.

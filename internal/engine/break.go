@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -23,11 +24,11 @@ func (e *Engine) Break(ctx context.Context, key, reason string, grace time.Durat
 		return marked, failed
 	}
 	if err := e.awaitGone(ctx, &status, marked, grace); err != nil {
-		return marked, errors.Join(failed, err)
+		return marked, errtext.Join(failed, err)
 	}
 	_, err = e.markAll(ctx, &status, marked, reason, true)
 	e.step(Event{Kind: Freed, Key: key})
-	return marked, errors.Join(failed, err)
+	return marked, errtext.Join(failed, err)
 }
 
 // markAll marks holders as broken, side by side, and returns those that were there. With now set it also removes them.
@@ -43,7 +44,7 @@ func (e *Engine) markAll(ctx context.Context, seen *store.Status, holders []stor
 			marked = append(marked, h)
 		}
 	}
-	return marked, errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, store.ErrGone) })...)
+	return marked, errtext.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, store.ErrGone) })...)
 }
 
 // mark marks one holder. Once ctx ends it is cut off, but not at once: it may be answered in a moment.

@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
@@ -146,7 +146,7 @@ func (e *Engine) renewed(call *Call) (out Outcome) {
 			errs = append(errs, h.fault("renew", err))
 		}
 	}
-	out.Err = errors.Join(errs...)
+	out.Err = errtext.Join(errs...)
 	return out
 }
 

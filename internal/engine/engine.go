@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/background"
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/leasectx"
@@ -454,10 +455,10 @@ func (e *Engine) leftBehind(all []*Hold) error {
 		}
 	}
 	for h := e.core.held; h != nil; h = h.next {
-		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.Ref.Key, cmp.Or(h.late, ErrOutcomeUnknown)))
+		errs = append(errs, fmt.Errorf("mongolock: close: %s is not released and runs out by itself: %w", errtext.Key(h.Ref.Key), cmp.Or(h.late, ErrOutcomeUnknown)))
 	}
 	for _, name := range e.core.undosLeft() {
-		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", name, ErrOutcomeUnknown))
+		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %s runs out by itself: %w", errtext.Key(name), ErrOutcomeUnknown))
 	}
 	return errors.Join(errs...)
 }

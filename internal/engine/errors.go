@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -55,14 +56,14 @@ type Fault struct { //nolint:errname // the word of the pages
 }
 
 func (f *Fault) Error() string {
-	s := fmt.Sprintf("mongolock: %s %q: %v", f.Op, f.Key, f.Err)
+	s := fmt.Sprintf("mongolock: %s %s: %v", f.Op, errtext.Key(f.Key), f.Err)
 	if f.Key == "" {
 		s = fmt.Sprintf("mongolock: %s: %v", f.Op, f.Err)
 	}
 	if f.Unknown {
 		s += " (outcome unknown, being cleaned up)"
 	}
-	return s
+	return errtext.Once(s)
 }
 
 func (f *Fault) Unwrap() []error {
@@ -94,7 +95,7 @@ func verdict(err error) error {
 	case errors.Is(err, store.ErrGone):
 		return ErrGone
 	case store.IsVerdict(err):
-		return fmt.Errorf("%w: %w", ErrGone, err)
+		return errtext.Errorf("%w: %w", ErrGone, err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/errtext"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -176,11 +177,11 @@ func (w *Caller) refusal(held *store.HeldError, err error) error {
 	case patience && w.fault == nil:
 		return fmt.Errorf("%w: %w", held, ErrPatience)
 	case patience:
-		return fmt.Errorf("%w: %w; last fault: %v", held, ErrPatience, w.fault) //nolint:errorlint // it may be the end of a command's context, and none of the caller's has ended
+		return errtext.Errorf("%w: %w; last fault: %v", held, ErrPatience, w.fault) // it may be the end of a command's context, and none of the caller's has ended
 	case w.fault != nil:
-		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.Key, err, held, w.fault)
+		return errtext.Errorf("%w: %w; last fault: %w", held, err, w.fault)
 	}
-	return fmt.Errorf("mongolock: acquire %q: %w: %w", w.Key, err, held)
+	return fmt.Errorf("%w: %w", held, err)
 }
 
 // deliver answers a caller, which leaves its queue.

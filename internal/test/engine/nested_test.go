@@ -30,7 +30,7 @@ func TestDoWithinDoOfOneKeyFailsAtOnce(t *testing.T) {
 		require.ErrorAs(t, err, &held)
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		assert.True(t, held.Here)
-		require.EqualError(t, err, `mongolock: acquire "k": the caller holds it already: mongolock: "k" is held by this process, billing-1 for another 30s unless renewed`)
+		require.EqualError(t, err, `mongolock: "k" is held by this process, billing-1 for another 30s unless renewed: the caller itself holds it`)
 		assert.False(t, inner)
 	})
 }
