@@ -143,7 +143,10 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 			return nil, err
 		}
 		if !some {
-			if foreign := p.lookForForeign(ctx); foreign != nil {
+			if news, foreign := p.lookForForeign(ctx); foreign != nil {
+				if news {
+					l.logger.Warn("doclock: a document is passed over by every claim", "collection", l.store.base.W1.Name(), "error", foreign)
+				}
 				return nil, fmt.Errorf("%w: %w", ErrNoWork, foreign)
 			}
 			return nil, ErrNoWork

@@ -94,7 +94,7 @@
 // Claims wait for new documents by polling, every 50 ms at first, then less often, down to once a second.
 // [Announce] wakes them at once, through a collection beside the documents (their collection's name and
 // ".wake"). Documents with foreign content in the lock's place are passed over; an idle process names one
-// in the error of a TryClaim that found nothing, and of a Claim whose wait ended.
+// in its log, in the error of a TryClaim that found nothing, and of a Claim whose wait ended.
 //
 // The document, the commands and their reasons are in docs/internals/doclock.md.
 package doclock

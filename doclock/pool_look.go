@@ -179,12 +179,12 @@ func (p *pool) passedOver() error {
 }
 
 // lookForForeign looks now and then for such a document, which would otherwise wait for ever
-// unnoticed. It is not part of the claim, so a fault is ignored.
-func (p *pool) lookForForeign(ctx context.Context) error {
+// unnoticed, and whether it is another one than before. It is not part of the claim, so a fault is ignored.
+func (p *pool) lookForForeign(ctx context.Context) (news bool, foreign error) {
 	p.mu.Lock()
 	if time.Since(p.lookedAt) <= lookFor {
 		defer p.mu.Unlock()
-		return p.foreign
+		return false, p.foreign
 	}
 	p.lookedAt = time.Now()
 	p.mu.Unlock()
@@ -196,9 +196,11 @@ func (p *pool) lookForForeign(ctx context.Context) error {
 	switch {
 	case err != nil:
 	case image.Found() && image.Foreign != nil:
+		was := p.foreign
 		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Foreign)
+		news = was == nil || was.Error() != p.foreign.Error()
 	default:
 		p.foreign = nil
 	}
-	return p.foreign
+	return news, p.foreign
 }

@@ -1,9 +1,12 @@
 package doclock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,12 +116,14 @@ func TestAForeignFieldFailsNoWaitingClaim(t *testing.T) {
 	t.Parallel()
 	coll := collection(t)
 	put(t, coll, bson.D{{Key: "_id", Value: "theirs"}, {Key: "state", Value: "ready"}, {Key: "lock", Value: "the application's"}})
-	locks := locksOn[order](t, coll)
+	var log bytes.Buffer
+	locks := locksOn[order](t, coll, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	for range 2 { // the second one looks no more, and says it all the same
 		_, err := locks.TryClaim(t.Context(), ready, nil)
 		assert.ErrorIs(t, err, ErrNoWork)
 		assert.ErrorIs(t, err, mongolock.ErrForeign)
 		assert.ErrorContains(t, err, `"theirs"`)
+		assert.Equal(t, 1, strings.Count(log.String(), "passed over by every claim"), "the log, for a worker that never hears of its claims")
 	}
 	p, err := locks.pool(t.Context(), ready, nil, nil)
 	require.NoError(t, err)
