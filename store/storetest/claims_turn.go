@@ -241,7 +241,7 @@ func (e *env) unseen(c store.Claim, d time.Duration) {
 	}
 	ager, ok := as[Ager](e.store)
 	if !ok {
-		e.Skip("places get stale only in time")
+		e.Skip("needs virtual, as places get stale only in time")
 	}
 	if err := ager.Age(c.Key, c.Place, d); err != nil {
 		e.Fatalf("aging a place of %q: %v", c.Key, err)

@@ -52,7 +52,7 @@ var controls = []control{
 	// Faults beyond the promises are noticed as well.
 	{223, 0, "a primary's clock that goes forward far", func(bool) {}, simulation.Settings{Margin: -1, Forward: true}},
 	// A look has to be answered late, after a renewal under a clock that is behind.
-	{682, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
+	{700, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
 	{7, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
 	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, usual},
 	{4, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, usual},

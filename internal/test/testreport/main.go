@@ -136,6 +136,7 @@ var remedies = []struct{ wants, command string }{
 	{"versions", "make chaos WITH=set KIND=docker, with Docker"},
 	{"litmus", "apt-get install litmus && make modules ONLY=adapters/webdav"},
 	{"python", "make chaos WITH=python"},
+	{"virtual", "make test itself, in virtual time: store/memstore"},
 }
 
 // remedy returns such a command, but never the one that was run.

@@ -43,6 +43,8 @@ func TestASkipNamesWhatIsMissingAndACommandThatRunsIt(t *testing.T) {
 	assert.Contains(t, told("", strings.ReplaceAll(mixed, "transactions", "mongodb")), "  mongodb            1  run by: make test\n")
 	assert.Contains(t, told("secantus", strings.ReplaceAll(mixed, "needs transactions, which ferretdb does not have", "a reason of its own")),
 		"  a reason of its own    1  \n")
+	assert.Contains(t, told("secantus", strings.ReplaceAll(mixed, "needs transactions, which ferretdb does not have", "needs virtual, as places get stale only in time")),
+		"  virtual            1  run by: make test itself, in virtual time: store/memstore\n")
 }
 
 // Every capability that tests can ask for has a command that runs those tests.
