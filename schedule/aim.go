@@ -18,6 +18,10 @@ const (
 	// mostPlans bounds the plans of a document: then a process that starts with another one waits
 	// until the due times of the older ones are decided.
 	mostPlans = 16
+
+	// Why due times are dropped.
+	overtaken = "later due times came before they could run"
+	tooOld    = "they were later than MaxLate allows"
 )
 
 // A pick is the due time to claim next, or to wait for, and what its claim drops.
@@ -35,22 +39,22 @@ func (j *job) pick(mark, now time.Time, jitter time.Duration) pick {
 	lo := later(mark, resumed) // what a pause overtook does not run
 	allowed := j.maxLate + jitter
 	p := pick{due: j.after(lo), first: j.after(mark)}
-	come := now
+	d, come := jobs.Drop{Why: overtaken}, now
 	if j.each {
 		come = now.Add(-allowed)
 	}
 	if last, is := latest(j.times(), lo, come); is && (!j.each || j.maxLate > 0) {
-		p.due = last
+		if p.due = last; j.each { // also if this one is not too late by a moment: those before it are
+			d.Why = tooOld
+		}
 	}
 	if !due(p.due, now) {
 		return p
 	}
-	plain, why := Plan(j.plans), "later due times came before they could run" // a call of RunNow runs with the due time after it
-	hi := p.due.Add(-time.Millisecond)
+	plain, hi := Plan(j.plans), p.due.Add(-time.Millisecond) // a call of RunNow runs with the due time after it
 	if j.tooLate(p.due, now, jitter) {
-		p.verdict, plain, why, hi = TooLate, j.times(), "they were later than MaxLate allows", p.due
+		p.verdict, d.Why, plain, hi = TooLate, tooOld, j.times(), p.due
 	}
-	d := jobs.Drop{Why: why}
 	addDue(&d, j.times(), mark, earlier(resumed, hi))
 	addDue(&d, plain, lo, hi)
 	if d.Count > 0 && j.ahead.IsZero() {

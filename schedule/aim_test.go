@@ -31,3 +31,19 @@ func TestDroppedDueTimesAreCountedUpToAMillion(t *testing.T) {
 		assert.Equal(c, 30*24*time.Hour-time.Second, dropped[0].Due.Sub(c.begin))
 	})
 }
+
+// A process starts when the due time of 8:00 is exactly as old as MaxLate allows.
+func TestWhatEachDropsWasTooLate(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		_, err := c.store.Register(c.Context(), "job", schedule.Every(time.Minute).String(), c.begin)
+		require.NoError(c, err)
+		c.until(10 * time.Minute)
+		var why []string
+		p := c.process(1, schedule.WithEvents(func(e schedule.Event) { why = append(why, e.Why) }))
+		p.add("job", schedule.Every(time.Minute), time.Second, schedule.Each(), schedule.MaxLate(2*time.Minute)).start()
+		c.sleep(time.Second / 2)
+		p.end()
+		assert.Equal(c, 8*time.Minute, c.fires()[0])
+		assert.Equal(c, "they were later than MaxLate allows", why[0])
+	})
+}

@@ -199,7 +199,7 @@ func (s *Scheduler) carryOut(runs context.Context, j *job, a *ask, lease *mongol
 	}
 	if verdict == "" && r.Attempt == 1 && a.claim.Dead == nil && j.tooLate(r.Due, r.Began, s.jitter) { // the claim took long
 		verdict = TooLate
-		drops = append(drops, jobs.Drop{First: r.Due, Last: r.Due, Count: 1, Why: "they were later than MaxLate allows"})
+		drops = append(drops, jobs.Drop{First: r.Due, Last: r.Due, Count: 1, Why: tooOld})
 	}
 	for _, d := range drops {
 		s.tellDropped(j, d)

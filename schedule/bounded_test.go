@@ -132,7 +132,7 @@ func TestAJobThatIsForgottenDuringAReadIsNotRegisteredAgain(t *testing.T) {
 				p.link.fail(func(call string) (before, after error) {
 					if call == "read" && !removed.Swap(true) {
 						assert.True(c, p.Remove("job"))
-						assert.NoError(c, p.Forget(c.Context(), "job"))
+						assert.ErrorIs(c, p.Forget(c.Context(), "job"), schedule.ErrUnknown)
 						return err, nil
 					}
 					return nil, nil

@@ -106,6 +106,13 @@ func (l *link) counted() map[string]int {
 }
 
 func (l *link) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err error) {
+	l.mu.Lock()
+	if c.Dead != nil {
+		dead := *c.Dead
+		dead.ExpireAt = dead.ExpireAt.Add(-l.skew) // as Read has shown it
+		c.Dead = &dead
+	}
+	l.mu.Unlock()
 	won, err = l.Store.Claim(ctx, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()

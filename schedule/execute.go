@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -131,7 +132,14 @@ func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, outco
 			return
 		}
 		if err != nil {
-			s.logger.Warn("schedule: a run failed", "run", r, "outcome", string(outcome), "error", err, "again", e.Run.Again)
+			level, says := slog.LevelWarn, "schedule: a run failed"
+			switch {
+			case outcome == Stopped:
+				level, says = slog.LevelInfo, "schedule: a run was stopped with its process"
+			case !recorded && !lost:
+				says = "schedule: a run's end was not recorded: the run counts as died"
+			}
+			s.logger.Log(ctx, level, says, "run", r, "outcome", string(outcome), "error", err, "again", e.Run.Again)
 			r.Error = clip(err.Error())
 		}
 		r.Outcome = outcome

@@ -106,6 +106,7 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 		switch {
 		case left && first:
 			return err
+		case ctx.Err() != nil:
 		case err != nil && !left:
 			s.logger.Warn("schedule: cannot read the jobs", "error", err)
 			wait = pause.Next()

@@ -124,7 +124,7 @@ func TestTenFiresSendTheCommandsOfTheProtocol(t *testing.T) {
 		wins, loses calls
 	}{
 		"by default":                  {time.Second, nil, calls{"claim": 10, "end": 10}, calls{"claim": 10, "read": 10}},
-		"renewed, at a third of 30 s": {25 * time.Second, nil, calls{"claim": 10, "end": 10, "renew": 20}, calls{"claim": 10, "read": 19}},
+		"renewed, at a third of 30 s": {25 * time.Second, nil, calls{"claim": 10, "end": 10, "renew": 20}, calls{"claim": 10, "read": 20}},
 		"each": {time.Second, []schedule.JobOption{schedule.Each()},
 			calls{"claim": 10, "end": 10}, calls{"claim": 10, "read": 10}},
 		"at most once": {time.Second, []schedule.JobOption{schedule.AtMostOnce()},

@@ -152,6 +152,16 @@ func (o onceAt) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
+// unasked returns the names of the commands that were sent, without polls, which come whatever the jobs do.
+func unasked(sent *testserver.Tap) (names []string) {
+	for _, c := range sent.Take() {
+		if c.Lookup("filter", "changed").Value == nil {
+			names = append(names, c.Index(0).Key())
+		}
+	}
+	return names
+}
+
 func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
 	testserver.URI(t, "!router")
 	t.Parallel()
@@ -181,9 +191,9 @@ func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
 	}
 	const registered = 20
 	want := append([]string{"find", "hello"}, slices.Repeat([]string{"findAndModify"}, registered+2)...)
-	assert.Equal(t, want, sent.TakeNames(), "for the beginning and a due time")
+	assert.Equal(t, want, unasked(&sent), "for the beginning and a due time")
 	time.Sleep(time.Second) // real: an absence; nothing may be sent in this time
-	assert.Empty(t, sent.TakeNames(), "between fires")
+	assert.Empty(t, unasked(&sent), "between fires")
 	cancel()
 	assert.NoError(t, <-over)
 }

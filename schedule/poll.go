@@ -3,11 +3,15 @@ package schedule
 import (
 	"context"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
 )
 
 const (
-	// pollEvery is how often a process asks which jobs were changed.
+	// pollEvery is how often a process asks which jobs were changed. After its start, and after a change, which
+	// another one often follows, it asks sooner: after 2, 4, 8 and 16 s.
 	pollEvery = 30 * time.Second
+	pollFirst = 2 * time.Second
 
 	// asksLast is how long before the last answer a poll still finds a change.
 	asksLast = 5 * time.Minute
@@ -18,15 +22,8 @@ const (
 
 // poll finds the jobs that people have changed, or that have new plans, until ctx ends.
 func (s *Scheduler) poll(ctx context.Context) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	answered := s.store.Now() // the last poll
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for pause := pollFirst; backoff.Sleep(ctx, pause); pause = min(2*pause, pollEvery) {
 		s.mu.Lock()
 		known := make(map[string]*job, len(s.jobs))
 		names := make([]string, 0, len(s.jobs))
@@ -58,6 +55,7 @@ func (s *Scheduler) poll(ctx context.Context) {
 			news := at.After(j.changed)
 			s.mu.Unlock()
 			if news {
+				pause = pollFirst / 2
 				s.readAt(j, s.store.Now())
 			}
 		}

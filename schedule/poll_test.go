@@ -95,6 +95,24 @@ func TestRunNowIsFoundByAPoll(t *testing.T) {
 	}
 }
 
+// A person tries a job out: starts the process, calls RunNow, and again.
+func TestRunNowIsFoundSoonerWhenAProcessIsYoungOrTheJobWasJustChanged(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", atThree, time.Second).start()
+		for _, at := range seconds(5, 30, 600, 609) {
+			c.until(at)
+			require.NoError(c, c.process(2).RunNow(t.Context(), "job"))
+		}
+		c.until(time.Hour)
+		p.end()
+		var began []time.Duration
+		for _, r := range c.took() {
+			began = append(began, r.at)
+		}
+		assert.Equal(c, seconds(6, 36, 606, 612), began)
+	})
+}
+
 // The answers to a process's polls stay out for longer than a poll looks back.
 func TestRunNowIsFoundAfterAnOutage(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -184,6 +202,21 @@ func TestARunNowThatAPauseOvertakesIsTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The other process is up, and reads the job every ten seconds while it runs elsewhere.
+func TestARunThatWasStoppedIsRepeatedByAnotherProcessSoon(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", atThree, time.Hour).start()
+		q := c.process(2).add("job", atThree, time.Hour)
+		q.link.delay(50 * time.Millisecond) // so process 1 is the first
+		q.start()
+		c.until(4*time.Hour - 40*time.Second)
+		p.end()
+		c.sleep(10 * time.Second)
+		q.end()
+		assert.Len(c, c.took(), 2)
+	})
 }
 
 func TestARunThatWasStoppedDuringAPauseIsRepeatedAfterIt(t *testing.T) {

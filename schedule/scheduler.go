@@ -130,12 +130,9 @@ func (s *Scheduler) Remove(name string) bool {
 
 // Forget deletes what the database knows about a job: its past, and which due times were
 // claimed. A run under way loses its lease. Forget is for jobs that no process has any
-// more.
+// more, and returns ErrUnknown for one that the database does not know.
 func (s *Scheduler) Forget(ctx context.Context, name string) error {
-	if err := checkName("Forget", name); err != nil {
-		return err
-	}
-	return wrap("forget", name, s.store.Forget(ctx, name))
+	return s.change(ctx, "Forget", name, jobs.Forget, "")
 }
 
 // Job returns what the database knows about a job, whichever process runs it: when it is
@@ -191,8 +188,8 @@ func (s *Scheduler) planOf(name string) Plan {
 	return nil
 }
 
-// RunNow makes now a due time of a job. A process that has the job claims it within 30 s, or when
-// the run under way has ended. A due time that comes in between will do as well. RunNow refuses a
+// RunNow makes now a due time of a job. A process that has the job claims it within 30 s, mostly sooner
+// if it has just started, or when the run under way has ended. A due time that comes in between will do as well. RunNow refuses a
 // job that is paused. If it is paused before the claim, Resume drops the due time.
 func (s *Scheduler) RunNow(ctx context.Context, name string) error {
 	return s.change(ctx, "RunNow", name, jobs.AskRun, "the job is paused")
@@ -220,11 +217,13 @@ func (s *Scheduler) change(ctx context.Context, call, name string, change jobs.C
 	case err != nil:
 		return wrap(call, name, err)
 	case !changed:
-		state, err := s.Job(ctx, name)
-		if err == nil && state.Known && why != "" {
+		switch state, err := s.Job(ctx, name); {
+		case err != nil:
+			return err
+		case state.Known && why != "":
 			return fmt.Errorf("schedule: %s(%q): %s", call, name, why)
 		}
-		return errors.Join(fmt.Errorf("%w: %s(%q)", ErrUnknown, call, name), err)
+		return fmt.Errorf("%w: %s(%q)", ErrUnknown, call, name)
 	}
 	s.mu.Lock()
 	j := s.jobs[name]

@@ -62,19 +62,19 @@ func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) error {
 	return nil
 }
 
-// watch has the runs repeated that are over, and reads the job again when one that is under way would run out. It
-// reports whether the job was changed.
+// watch has the runs repeated that are over, and reads the job again when one that is under way may have run
+// out. One that lasts is read each ten seconds: its process may be told to stop, and leave it. It reports whether the job was changed.
 func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
 	s.mu.Lock()
 	news = seen.Changed.After(j.changed)
 	j.changed = later(j.changed, seen.Changed)
 	s.mu.Unlock()
-	var next time.Time // when another run may have died
+	next := never // when another run may have died, or was left
 	for _, r := range seen.Runs {
 		switch {
 		case r.ExpireAt.After(seen.Now):
-			if next.IsZero() || r.ExpireAt.Before(next) {
-				next = r.ExpireAt
+			if next = earlier(next, r.ExpireAt.Add(time.Millisecond)); seen.Now.Sub(r.Began) > often {
+				next = earlier(next, s.store.Now().Add(often))
 			}
 		case seen.Paused: // it is repeated after the pause
 		default:
@@ -95,8 +95,8 @@ func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
 			s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: jobs.Run{ID: id}})
 		}
 	}
-	if !next.IsZero() {
-		s.readAt(j, next.Add(time.Millisecond))
+	if next.Before(never) {
+		s.readAt(j, next)
 	}
 	return news
 }
@@ -125,7 +125,7 @@ func (j *job) repetition(dead jobs.Run, now time.Time, jitter time.Duration) job
 	case dead.Outcome != jobs.Unbegun && j.once:
 		why = "its run did not come to an end, and AtMostOnce allows no other"
 	case why == "" && j.tooLate(dead.Due, now, jitter) && (unbegun || outcome == Failed || outcome == Panicked):
-		run.Verdict, run.Drops = string(TooLate), append(run.Drops, jobs.Drop{First: dead.Due, Last: dead.Due, Count: 1, Why: "they were later than MaxLate allows"})
+		run.Verdict, run.Drops = string(TooLate), append(run.Drops, jobs.Drop{First: dead.Due, Last: dead.Due, Count: 1, Why: tooOld})
 	case dead.Outcome != jobs.Unbegun && why == "":
 		run.Attempt++
 	}

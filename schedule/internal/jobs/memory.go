@@ -90,6 +90,7 @@ func (j *memoryJob) grants(c Claim, now time.Time) bool {
 	over := func(r Run) bool { return !r.ExpireAt.After(now) }
 	if c.Dead != nil {
 		dead, open := j.runs[c.Dead.ID]
+		open = open && dead.ExpireAt.Equal(c.Dead.ExpireAt) && dead.Ended.Equal(c.Dead.Ended) // as it was seen
 		if c.Alone {
 			for _, r := range j.runs {
 				open = open && over(r)
@@ -204,6 +205,8 @@ func (m *Memory) Change(ctx context.Context, name string, change Change) (change
 		switch {
 		case j == nil, change == AskRun && j.Paused, change == Resume && !j.Paused:
 			return nil
+		case change == Forget:
+			delete(m.jobs, name)
 		case change == AskRun:
 			j.Asked = now
 		case change == Resume:
@@ -267,12 +270,4 @@ func (m *Memory) Names(ctx context.Context) (names []string, err error) {
 		return nil
 	})
 	return names, err
-}
-
-// Forget deletes a job with its runs and its past.
-func (m *Memory) Forget(ctx context.Context, name string) error {
-	return m.in(ctx, name, func(*memoryJob, time.Time) error {
-		delete(m.jobs, name)
-		return nil
-	})
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
-	"github.com/mongolock/mongolock/store"
 )
 
 // stale is how old a sample of the server's clock may get. A lost claim brings no new
@@ -146,11 +145,18 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 func (m *Mongo) Register(ctx context.Context, name, plan string, now time.Time) (State, error) {
 	first := bson.D{{Key: "plans", Value: []Span{{plan, now}}}, {Key: "edition", Value: int64(1)}, {Key: "decided", Value: date(now)},
 		{Key: "seq", Value: now.UnixMilli()}, {Key: "open", Value: int64(0)}}
-	r, err := m.modify(command.Bare(ctx), named(name), bson.D{{Key: "$setOnInsert", Value: first}, stamp}, upsert)
+	var r reply
+	var err error
+	for range 2 { // of two that insert it at once one is told of a duplicate, or by SecantusDB of nothing
+		r, err = m.modify(command.Bare(ctx), named(name), bson.D{{Key: "$setOnInsert", Value: first}, stamp}, upsert)
+		if err == nil && r.Found() || err != nil && server.ClassOf(err) != server.DuplicateID {
+			break
+		}
+	}
 	switch {
 	case server.ClassOf(err) == server.DuplicateID:
 		return State{}, errNoJob(name)
-	case err == nil && !r.Found(): // SecantusDB says so if another one was just inserted
+	case err == nil && !r.Found():
 		err = server.ErrNoTrace
 	}
 	if err != nil {
@@ -175,6 +181,10 @@ var errNoChange = errors.New("nothing matches")
 // server's clock before. That they are late or early by some milliseconds does not matter.
 func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed bool, err error) {
 	ctx = command.Bare(ctx)
+	if change == Forget {
+		r, err := m.base.Remove(ctx, m.base.MajorityJournaled, named(name))
+		return r.Found(), server.Classified(err)
+	}
 	if _, _, err := m.base.Hello(ctx); err != nil {
 		return false, server.NotApplied(err)
 	}
@@ -244,16 +254,4 @@ func (m *Mongo) Names(ctx context.Context) (names []string, err error) {
 		}
 	}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	return names, server.Classified(err)
-}
-
-// Forget deletes a job, but not a document that is not marked as one. It says so.
-func (m *Mongo) Forget(ctx context.Context, name string) error {
-	r, err := m.base.Remove(command.Bare(ctx), m.base.MajorityJournaled, named(name))
-	if err != nil || r.Found() {
-		return server.Classified(err)
-	}
-	if _, err := m.Read(ctx, []string{name}, WithoutPast); errors.Is(err, store.ErrForeign) {
-		return err
-	}
-	return nil
 }

@@ -60,9 +60,6 @@ type Store interface {
 	// Names lists all jobs, sorted.
 	Names(ctx context.Context) ([]string, error)
 
-	// Forget deletes a job's document. A run under way loses its lease.
-	Forget(ctx context.Context, name string) error
-
 	// Now returns the store's time, as far as it is known without asking.
 	Now() time.Time
 }
@@ -89,6 +86,7 @@ const (
 	AskRun Change = iota // now becomes a due time; not of a paused job
 	Pause                // its claims are refused
 	Resume               // they are granted again, and a span without due times stands for the pause; of a paused job only
+	Forget               // its document is deleted; a run under way loses its lease
 )
 
 // A Ref names a run.

@@ -72,9 +72,5 @@ func (s *Store) Names(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-func (s *Store) Forget(ctx context.Context, name string) error {
-	return s.Through(ctx, Call{Op: "forget"}, func() error { return s.To.Forget(ctx, name) })
-}
-
 // Now returns the time of the store, which needs no call.
 func (s *Store) Now() time.Time { return s.To.Now() }
