@@ -83,8 +83,8 @@ func (c *documentsCmd) backlog(a *app, coll *mongo.Collection, docs *doclock.Loc
 	if err != nil && !errors.Is(err, doclock.ErrDecode) {
 		return err
 	}
-	if b.Claimable+b.Claimed+b.Dead == 0 {
-		a.missing(coll)
+	if b.Claimable+b.Claimed+b.Dead == 0 && !a.missing(coll) {
+		a.say("%s.%s has no such document", coll.Database().Name(), coll.Name())
 	}
 	oldest := ""
 	if !b.Oldest.IsZero() {

@@ -62,7 +62,7 @@ ended, and nothing is waited for.`
 
 // Run makes now a due time of the job.
 func (c *jobsRunCmd) Run(a *app) error {
-	_, jobs, err := a.jobs()
+	coll, jobs, err := a.jobs()
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *jobsRunCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := known(jobs.RunNow(a.ctx, c.Job), c.Job); err != nil {
+	if err := known(jobs.RunNow(a.ctx, c.Job), c.Job, coll); err != nil {
 		return err
 	}
 	if len(before.Runs) > 0 {
@@ -110,17 +110,17 @@ func (c *jobsForgetCmd) Run(a *app) error { return a.tellJob((*schedule.Schedule
 
 // tellJob calls a method of a Scheduler for a job.
 func (a *app) tellJob(tell func(*schedule.Scheduler, context.Context, string) error, job string) error {
-	_, jobs, err := a.jobs()
+	coll, jobs, err := a.jobs()
 	if err != nil {
 		return err
 	}
-	return known(tell(jobs, a.ctx, job), job)
+	return known(tell(jobs, a.ctx, job), job, coll)
 }
 
 // known returns the error of a call about a job.
-func known(err error, job string) error {
+func known(err error, job string, coll *mongo.Collection) error {
 	if errors.Is(err, schedule.ErrUnknown) {
-		return exitf(exitNothing, "no job %s is known", job)
+		return exitf(exitNothing, "no job %s is known in %s.%s", job, coll.Database().Name(), coll.Name())
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (c *jobsLsCmd) Run(a *app) error {
 	}
 	s, err := jobs.Job(a.ctx, *c.Job)
 	if err == nil && !s.Known {
-		err = known(schedule.ErrUnknown, *c.Job)
+		err = known(schedule.ErrUnknown, *c.Job, coll)
 	}
 	if err != nil {
 		return err

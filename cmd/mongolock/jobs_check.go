@@ -74,8 +74,8 @@ type jobHealth struct {
 
 func unread(job, why string) jobHealth { return jobHealth{Job: job, Status: statusUnknown, Says: why} }
 
-// healthOf judges a job.
-func healthOf(s schedule.State, tolerance time.Duration) jobHealth {
+// healthOf judges a job of a collection.
+func healthOf(s schedule.State, tolerance time.Duration, coll string) jobHealth {
 	late := s.Overdue()
 	h := jobHealth{Job: s.Job, Status: statusOK, Says: "well", Overdue: late.Seconds(), Tried: s.Tried, Succeeded: s.Succeeded, Next: s.Next}
 	say := func(is status, format string, args ...any) { h.Status, h.Says = is, fmt.Sprintf(format, args...) }
@@ -86,7 +86,7 @@ func healthOf(s schedule.State, tolerance time.Duration) jobHealth {
 	under := slices.IndexFunc(s.Runs, func(r schedule.Run) bool { return r.ExpireAt.After(s.Now) })
 	switch {
 	case !s.Known:
-		say(statusCritical, "not known: no process has had it")
+		say(statusCritical, "not known in %s: no process has had it", coll)
 	case late > tolerance && under >= 0:
 		say(statusCritical, "overdue for %s: the run before it has gone on for %s, by %s", span(late), span(s.Now.Sub(s.Runs[under].Began)), s.Runs[under].Owner)
 	case late > tolerance:
@@ -109,24 +109,24 @@ func healthOf(s schedule.State, tolerance time.Duration) jobHealth {
 
 // Run checks jobs.
 func (c *jobsCheckCmd) Run(a *app) error {
-	_, jobs, err := a.jobs()
+	coll, jobs, err := a.jobs()
 	switch code, say := verdict(err); {
 	case code == exitUsage:
 		return err
 	case err != nil:
 		return c.tell(a, []jobHealth{unread("", say)})
 	}
-	return c.tell(a, c.look(a.ctx, jobs))
+	return c.tell(a, c.look(a.ctx, jobs, coll.Database().Name()+"."+coll.Name()))
 }
 
 // look judges the jobs. What cannot be read is one more.
-func (c *jobsCheckCmd) look(ctx context.Context, jobs *schedule.Scheduler) (all []jobHealth) {
+func (c *jobsCheckCmd) look(ctx context.Context, jobs *schedule.Scheduler, coll string) (all []jobHealth) {
 	add := func(s schedule.State, err error) {
 		if err != nil {
 			all = append(all, unread(s.Job, reason(err)))
 			return
 		}
-		all = append(all, healthOf(s, c.Overdue))
+		all = append(all, healthOf(s, c.Overdue, coll))
 	}
 	for _, name := range c.Jobs {
 		s, err := jobs.Job(ctx, name)
@@ -137,7 +137,7 @@ func (c *jobsCheckCmd) look(ctx context.Context, jobs *schedule.Scheduler) (all 
 		jobs.Jobs(ctx)(func(s schedule.State, err error) bool { add(s, err); return true })
 	}
 	if len(all) == 0 {
-		all = []jobHealth{{Status: statusCritical, Says: "there is no job in this collection"}}
+		all = []jobHealth{{Status: statusCritical, Says: "there is no job in " + coll}}
 	}
 	return all
 }

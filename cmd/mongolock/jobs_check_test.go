@@ -21,14 +21,14 @@ func TestJobsCheckTellsWhatIsOverdueFailingPausedOrMissing(t *testing.T) {
 		require.NoError(t, err)
 		check := func(c jobsCheckCmd) (code int, said string) {
 			var out bytes.Buffer
-			code, say := verdict(c.tell(&app{cli: new(cli), stdout: &out}, c.look(t.Context(), jobs)))
+			code, say := verdict(c.tell(&app{cli: new(cli), stdout: &out}, c.look(t.Context(), jobs, "app.jobs")))
 			assert.Empty(t, say)
 			return code, out.String()
 		}
 		minutes := jobsCheckCmd{Overdue: 15 * time.Minute}
 		code, said := check(minutes)
 		assert.Equal(t, 2, code)
-		assert.Equal(t, "JOBS CRITICAL: 1 of 1 not well: there is no job in this collection\n\tCRITICAL\tthere is no job in this collection\n", said)
+		assert.Equal(t, "JOBS CRITICAL: 1 of 1 not well: there is no job in app.jobs\n\tCRITICAL\tthere is no job in app.jobs\n", said)
 
 		paper := errors.New("no paper")
 		require.NoError(t, jobs.Add("print", schedule.Every(24*time.Hour), func(context.Context, schedule.Run) error { return paper }))
@@ -59,7 +59,7 @@ func TestJobsCheckTellsWhatIsOverdueFailingPausedOrMissing(t *testing.T) {
 		assert.Zero(t, code)
 		code, said = check(jobsCheckCmd{Overdue: 23 * time.Hour, Jobs: []string{"import", "clean-up"}})
 		assert.Equal(t, 2, code)
-		assert.Equal(t, "JOBS CRITICAL: 1 of 2 not well: clean-up not known: no process has had it\nclean-up\tCRITICAL\tnot known: no process has had it\n", said)
+		assert.Equal(t, "JOBS CRITICAL: 1 of 2 not well: clean-up not known in app.jobs: no process has had it\nclean-up\tCRITICAL\tnot known in app.jobs: no process has had it\n", said)
 
 		paper = nil
 		time.Sleep(24 * time.Hour)
@@ -77,15 +77,15 @@ func TestJobsCheckTellsWhatIsOverdueFailingPausedOrMissing(t *testing.T) {
 }
 
 func TestJobsCheckKnowsAPlanThatItCannotRead(t *testing.T) {
-	h := healthOf(schedule.State{Known: true, PlanErr: schedule.ErrPlan}, 0)
+	h := healthOf(schedule.State{Known: true, PlanErr: schedule.ErrPlan}, 0, "")
 	assert.Equal(t, statusUnknown, h.Status)
 	assert.Equal(t, "the plan cannot be read here", h.Says)
 }
 
 func TestJobsCheckTellsOfAClaimByAWrongClock(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	assert.Equal(t, statusOK, healthOf(schedule.State{Known: true, Now: now, Decided: now.Add(time.Second)}, 0).Status)
-	h := healthOf(schedule.State{Known: true, Now: now, Decided: now.Add(20 * time.Hour)}, 0)
+	assert.Equal(t, statusOK, healthOf(schedule.State{Known: true, Now: now, Decided: now.Add(time.Second)}, 0, "").Status)
+	h := healthOf(schedule.State{Known: true, Now: now, Decided: now.Add(20 * time.Hour)}, 0, "")
 	assert.Equal(t, statusWarning, h.Status)
 	assert.Equal(t, "claimed for 2026-01-01T20:00:00Z, by a clock that was wrong: it waits until then, or for jobs forget", h.Says)
 }

@@ -185,7 +185,7 @@ func TestJobsShowsDueTimesAndRuns(t *testing.T) {
 	assert.Empty(t, v.Runs[0].ID, "an ID is as good as the lease")
 	missing := p.start("jobs", "other")
 	assert.Equal(t, exitNothing, missing.code())
-	assert.Contains(t, missing.out.String(), "no job other is known")
+	assert.Contains(t, missing.out.String(), "no job other is known in "+p.database().Name()+".jobs\n")
 
 	p.prints("jobs", "pause", "fails")
 	assert.Regexp(t, `(?m)^fails\t[^\t]*200ms[^\t]*\t[-0-9: ]+\tpaused\t`, p.prints("jobs", "fails", "--last=0"))
@@ -206,6 +206,7 @@ func TestJobsShowsDueTimesAndRuns(t *testing.T) {
 	assert.Regexp(t, `^mongolock: fails is asked for, but no process has begun it within 500ms: the last run was by worker-3, at `, gone.out.String())
 	p.prints("jobs", "forget", "fails")
 	assert.Equal(t, exitNothing, p.start("jobs", "fails").code())
+	assert.Equal(t, exitNothing, p.start("jobs", "forget", "fails").code())
 }
 
 // What is left of a run that was stopped does not go on.
@@ -314,6 +315,7 @@ func TestDocumentsListsThoseThatWereSetAside(t *testing.T) {
 	assert.Equal(t, "2\t2d1h\t1\t1\n", p.prints("documents", "orders", "--backlog", "--came", "came"))
 	assert.Equal(t, "1\t\t0\t0\n", p.prints("documents", "orders", "--backlog", "--filter", `{"_id":3}`))
 	assert.Regexp(t, `^\{"claimable":2,"claimed":1,"dead":1,"oldest":"[^"]+","ageSeconds":1764\d\d[.\d]*,"now":"[^"]+"\}\n$`, p.prints("documents", "orders", "--backlog", "--came", "came", "--output", "json"))
+	assert.Equal(t, "mongolock: "+coll.Database().Name()+"."+coll.Name()+" has no such document\n0\t\t0\t0\n", p.prints("documents", "orders", "--backlog", "--filter", `{"_id":0}`))
 	undated := p.start("documents", "orders", "--backlog", "--came", "cmae")
 	assert.Equal(t, exitFailed, undated.code())
 	assert.Contains(t, undated.out.String(), "2\t\t1\t1\n")
