@@ -12,8 +12,8 @@ var (
 	// ErrRunning is returned by Run of a Scheduler that is running already.
 	ErrRunning = errors.New("schedule: is running already")
 
-	// ErrUnknown is returned by RunNow, Pause, Resume and Forget for a job that the database does not
-	// know, because no process has had it on its schedule, or it was forgotten.
+	// ErrUnknown is returned by RunNow, Pause, Resume and Forget for a job that the database does not know.
+	// No process has had it on its schedule, or it was forgotten.
 	ErrUnknown = errors.New("schedule: no such job is known")
 
 	// ErrPlan is returned by Run, at its start, for a job whose plan in the database cannot be read here. A newer version

@@ -37,7 +37,7 @@ func run(ctx context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
-	plan := schedule.Cron("CRON_TZ=Europe/Berlin 0 3 * * *")
+	plan := schedule.Cron("CRON_TZ=Europe/Berlin 0 3 * * *") // without CRON_TZ: in UTC
 	err = jobs.Add("nightly-report", plan, report,
 		schedule.Retry(5, time.Minute), // a report that fails: after 1, 2, 4, 8 and 16 minutes
 		schedule.MaxLate(6*time.Hour))  // no process ran at three: the next that starts before nine
