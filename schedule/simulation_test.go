@@ -528,12 +528,14 @@ func (h *history) dues(last time.Time) map[time.Time]bool {
 	return dues
 }
 
+func ofADueTime(g *granted) bool { return g.Dead == nil }
+
 // A control: histories are made wrong after the fact.
 func TestControlTheJudgeOfFatesNoticesWhatIsWrong(t *testing.T) {
 	for says, spoil := range map[string]func(h *history){
 		"run at one time":     func(h *history) { h.bouts[5].to = h.bouts[6].from.Add(1) },
-		"claimed 0 times and": func(h *history) { h.claims = slices.Delete(h.claims, 5, 6) },
-		"claimed 2 times and": func(h *history) { h.claims = append(h.claims, h.claims[5]) },
+		"claimed 0 times and": func(h *history) { h.claims = slices.DeleteFunc(h.claims, ofADueTime) },
+		"claimed 2 times and": func(h *history) { h.claims = append(h.claims, h.claims...) },
 		"not told":            func(h *history) { h.told = h.told[:10] },
 		"2 times as ended":    func(h *history) { h.told = append(h.told, h.told...) },
 		" late": func(h *history) {
