@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -57,7 +58,7 @@ var dataClaims = []claim{
 		if _, err := other.Lock(e.ctx(), ask("/a")); err != nil {
 			e.Errorf("a lock in another tree is in the way: %v", err)
 		}
-		leave, cancel := context.WithTimeout(e.ctx(), short) // a word that it waits
+		leave, cancel := context.WithTimeout(e.ctx(), pace.Of(short)) // a word that it waits
 		defer cancel()
 		if _, err := e.tree.LockWait(leave, ask("/a")); !errors.Is(err, pathlock.ErrConflict) {
 			e.Error(err)

@@ -92,12 +92,14 @@ func work(ctx context.Context, p place) error {
 func workAtRandom(tree *pathlock.Tree, say func(string, ...any)) {
 	ctx := context.Background()
 	stamp := func(t time.Time) int64 { return t.Round(0).UnixNano() }
+	var took time.Duration // the last answer: on a slow server a shorter lock would be over before its own
 	for {
 		h := held{lockable[rand.IntN(len(lockable))], modes[rand.IntN(2)], depths[rand.IntN(2)], ""}
 		r := h.request()
-		r.Timeouts = []time.Duration{time.Duration(100+rand.IntN(200)) * time.Millisecond}
+		r.Timeouts = []time.Duration{4*took + time.Duration(100+rand.IntN(200))*time.Millisecond}
 		sent := time.Now()
 		l, err := tree.Lock(ctx, r)
+		took = time.Since(sent)
 		if err != nil {
 			if !errors.Is(err, pathlock.ErrConflict) && !unanswered(err) {
 				say("fault %v", err)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -132,23 +133,30 @@ func TestAGuardThatDiesWhenItIsDismissedIsNotMissed(t *testing.T) {
 	g.done = true
 	g.mu.Unlock()
 	require.NoError(t, syscall.Kill(g.pid(), syscall.SIGKILL))
-	late := time.AfterFunc(time.Second, func() { close(g.dismissed) })
+	late := time.AfterFunc(time.Minute, func() { close(g.dismissed) }) // it would never end
 	g.kept.Wait()
 	assert.True(t, late.Stop())
 	assert.Empty(t, said.String())
 }
 
-// A goodLease is one whose end this process has not noticed when the guard has: that is not told how long it is
-// good once the command has made a file.
-type goodLease struct{ file string }
+// A goodLease is one whose end this process has not noticed when the guard has. It is good until the command has made a
+// file, however long that takes, and a moment longer.
+type goodLease struct {
+	file string
+	end  func() time.Time
+}
+
+func newGoodLease(file string) goodLease {
+	return goodLease{file, sync.OnceValue(func() time.Time { return time.Now().Add(300 * time.Millisecond) })}
+}
 
 func (goodLease) Err() error            { return nil }
 func (goodLease) Done() <-chan struct{} { return nil }
 func (l goodLease) Remaining() time.Duration {
 	if _, err := os.Stat(l.file); err == nil {
-		return 0
+		return max(0, time.Until(l.end()))
 	}
-	return 500 * time.Millisecond
+	return time.Minute
 }
 
 // Which of the two notices it first is a matter of milliseconds: a process that was stopped wakes, and the command has
@@ -163,8 +171,8 @@ func TestACommandThatTheGuardHasEndedIsLost(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		file := t.TempDir() + "/begun"
-		f := &taskFlags{Command: []string{"bash", "-c", fmt.Sprintf(script, file)}, TTL: time.Second, Margin: pace.Of(100 * time.Millisecond)}
-		err := hold(task{taskFlags: f, key: "k", path: "/bin/bash", begin: func() error { return nil }}, goodLease{file}, teller{w: &said})
+		f := &taskFlags{Command: []string{"bash", "-c", fmt.Sprintf(script, file)}, TTL: time.Second, Margin: pace.Of(time.Second)}
+		err := hold(task{taskFlags: f, key: "k", path: "/bin/bash", begin: func() error { return nil }}, newGoodLease(file), teller{w: &said})
 		code, _ := verdict(err)
 		assert.Equal(t, want, code, script)
 		if want == 0 {
