@@ -219,21 +219,24 @@ func (s *replicaSet) claimsSent() int {
 	return len(slices.DeleteFunc(s.Take(), func(name string) bool { return name != "findAndModify" }))
 }
 
-func TestAClaimPassesOverALockWhoseIDIsNoText(t *testing.T) {
-	for _, id := range []any{nil, 5, "", bson.D{}, bson.A{}, bson.A{"x"}} {
+func TestAClaimPassesOverALockThatSomebodyHasSpoiled(t *testing.T) {
+	for _, spoiled := range []bson.D{
+		{{Key: "id", Value: nil}}, {{Key: "id", Value: 5}}, {{Key: "id", Value: ""}}, {{Key: "id", Value: bson.D{}}}, {{Key: "id", Value: bson.A{}}}, {{Key: "id", Value: bson.A{"x"}}},
+		{{Key: "line", Value: "x"}}, {{Key: "line", Value: nil}}, {{Key: "line", Value: bson.A{5}}}, {{Key: "line", Value: bson.D{{Key: "0", Value: "x"}}}},
+		{{Key: "waits", Value: 5}}, {{Key: "waits", Value: bson.A{}}}, {{Key: "id", Value: "x"}, {Key: "ttl", Value: "x"}},
+		{{Key: "line", Value: bson.A{"x::1"}}, {Key: "waits", Value: bson.D{{Key: "x::1", Value: bson.D{{Key: "seen", Value: "x"}}}}}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			set := newReplicaSet(0)
 			coll := set.collection(t)
-			put(t, coll, lockedBy("by hand", bson.E{Key: "id", Value: id}))
+			put(t, coll, lockedBy("by hand", spoiled...))
 			locks := locksOn[order](t, coll)
 			_, err := locks.TryClaim(t.Context(), ready, nil)
-			assert.ErrorIs(t, err, ErrNoWork, "%v", id)
-			if _, is := id.(bson.A); !is || len(id.(bson.A)) == 0 {
-				assert.ErrorIs(t, err, mongolock.ErrForeign, "%v", id)
-			}
-			assert.Zero(t, set.claimsSent(), "%v", id)
+			assert.ErrorIs(t, err, ErrNoWork, "%v", spoiled)
+			assert.ErrorIs(t, err, mongolock.ErrForeign, "%v", spoiled)
+			assert.Zero(t, set.claimsSent(), "%v", spoiled)
 			_, err = locks.TryAcquire(t.Context(), ID("by hand"))
-			assert.ErrorIs(t, err, mongolock.ErrForeign, "%v", id)
+			assert.ErrorIs(t, err, mongolock.ErrForeign, "%v", spoiled)
 			require.NoError(t, locks.Close())
 		})
 	}

@@ -14,12 +14,13 @@ import (
 func (s *docStore) path(field string) string { return s.lock.Path(field) }
 
 // free is the condition that a document has no holder, and that nobody waits for it: it has no
-// lock, or one without a holder and a line. A foreign field in the lock's place matches neither.
+// lock, or one without a holder and a line. A foreign field in the lock's place matches neither: nor does one whose line
+// is no list, in which a claim would not find itself.
 func (s *docStore) free() bson.E {
-	return s.lacking(lease.Lacks(s.path(fieldID)), s.lock.Unawaited())
+	return s.lacking(lease.Lacks(s.path(fieldID)), s.lock.Unawaited(), s.lock.Lined())
 }
 
-// unheld is free whoever waits.
+// unheld is free whoever waits, for a document that a look has read.
 func (s *docStore) unheld() bson.E { return s.lacking(lease.Lacks(s.path(fieldID))) }
 
 func (s *docStore) lacking(what ...bson.E) bson.E {

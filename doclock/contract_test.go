@@ -163,6 +163,8 @@ var foreignFields = []bson.D{
 	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: "1"}, {Key: "id", Value: "x"}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
 	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: 1}, {Key: "id", Value: nil}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
 	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: 1}, {Key: "id", Value: 5}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
+	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "line", Value: "x"}}}},
+	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "waits", Value: bson.A{}}}}},
 	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 2}}}}},
 	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 1}}}}},
 	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 1}, {Key: "id", Value: "x"}, {Key: "expireAt", Value: time.UnixMilli(1)}}}}},

@@ -54,6 +54,7 @@ type pool struct {
 	farAt    time.Time            // when a look far ahead is due
 	lookedAt time.Time            // when foreign locks were last looked for
 	foreign  error                // the foreign lock that was found
+	odd      error                // one that the last look for work has met
 	used     time.Time            // when a claim last asked for the pool
 
 	waiters waiters

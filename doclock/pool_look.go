@@ -131,12 +131,14 @@ func (p *pool) findUntil(ctx context.Context, skip, size int, now, until time.Ti
 	over = holders{}
 	var marks []server.HolderState
 	found := 0
+	var odd error
 	for cursor.Next(ctx) {
 		id := cursor.Current.Lookup("_id")
 		id.Value = slices.Clone(id.Value)
 		seen := readLock(cursor.Current, string(p.store.lock))
 		found++
 		if seen.Foreign != nil {
+			odd = passedOver(id, seen.Foreign)
 			continue
 		}
 		ids = append(ids, id)
@@ -147,6 +149,11 @@ func (p *pool) findUntil(ctx context.Context, skip, size int, now, until time.Ti
 	}
 	if err := cursor.Err(); err != nil {
 		return nil, nil, false, err
+	}
+	if odd != nil || skip == 0 {
+		p.mu.Lock()
+		p.odd = odd
+		p.mu.Unlock()
 	}
 	full = found == size
 	if len(marks) == 0 { // those that were seen before are remembered
@@ -193,14 +200,16 @@ func (p *pool) lookForForeign(ctx context.Context) (news bool, foreign error) {
 	image, err := p.store.steps.Find(ctx, p.store.foreignOf(p.filter, p.store.base.Present()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case err != nil:
-	case image.Found() && image.Foreign != nil:
-		was := p.foreign
-		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Foreign)
-		news = was == nil || was.Error() != p.foreign.Error()
-	default:
-		p.foreign = nil
+	if err != nil {
+		return false, p.foreign
 	}
-	return news, p.foreign
+	was := p.foreign
+	if p.foreign = p.odd; image.Found() && image.Foreign != nil {
+		p.foreign = passedOver(image.Image.Lookup("_id"), image.Foreign)
+	}
+	return p.foreign != nil && (was == nil || was.Error() != p.foreign.Error()), p.foreign
+}
+
+func passedOver(id bson.RawValue, why error) error {
+	return fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(id), why)
 }

@@ -58,14 +58,14 @@ func (l Layout) Holds(id string) []bson.E {
 // $type looks into an array, and so does the mark: hence no field may have an element.
 func (l Layout) sound() []bson.E {
 	if l.Path != "" {
-		return []bson.E{l.Path.lined()}
+		return []bson.E{l.Path.Lined()}
 	}
 	return []bson.E{
 		Lacks(l.Mark + ".0"), Lacks(FieldExpireAt + ".0"),
 		IsA(FieldMode, "string"), Lacks(FieldMode + ".0"),
 		IsA(FieldRev, "number"), Lacks(FieldRev + ".0"),
 		IsA(FieldHolders, "object"), Lacks(FieldHolders + ".0"),
-		l.Path.lined(),
+		l.Path.Lined(),
 	}
 }
 

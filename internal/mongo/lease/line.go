@@ -164,8 +164,8 @@ func IsA(path, kind string) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$type", Value: kind}}}
 }
 
-// lined is the condition that the fields of the line have their types, if they are there.
-func (f Fields) lined() bson.E {
+// Lined is the condition that the fields of the line have their types, if they are there.
+func (f Fields) Lined() bson.E {
 	noneOr := func(path, kind string) bson.D {
 		return bson.D{{Key: "$or", Value: bson.A{bson.D{Lacks(path)}, bson.D{IsA(path, kind)}}}}
 	}
