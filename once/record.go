@@ -78,14 +78,22 @@ func (d *document) record() Record {
 	return Record{Name: d.Name, Done: d.Done, Runs: d.Runs, Past: d.Past}
 }
 
-// read reads a document of any shape.
+// read reads a document of any shape. A null would decode as work that was never begun, and run it again.
 func read(raw bson.Raw) (*document, error) {
-	if v := raw.Lookup(mark); !command.Is(v, int64(shape)) {
-		what := "it has no field " + mark
-		if v.Value != nil {
-			what = fmt.Sprintf("its field %s is %s", mark, command.Clip(v, 60))
+	foreign := func(field string) error {
+		what := "it has no field " + field
+		if v := raw.Lookup(field); v.Type != 0 {
+			what = fmt.Sprintf("its field %s is %s", field, command.Clip(v, 60))
 		}
-		return nil, fmt.Errorf("once: %s: %w: %s", command.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
+		return fmt.Errorf("once: %s: %w: %s", command.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
+	}
+	if !command.Is(raw.Lookup(mark), int64(shape)) {
+		return nil, foreign(mark)
+	}
+	for _, field := range []string{"done", "runs", "past"} {
+		if t := raw.Lookup(field).Type; t == 0 || t == bson.TypeNull {
+			return nil, foreign(field)
+		}
 	}
 	d := new(document)
 	if err := bson.Unmarshal(raw, d); err != nil {
