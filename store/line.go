@@ -107,13 +107,14 @@ func (w Waiter) Format(f fmt.State, _ rune) {
 func (w Waiter) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(w)) }
 
 // Stale reports whether a place no longer counts, because its waiter was not seen for PlaceFor. For a
-// writer, or a waiter that wants several permits, it is ReserveFor while others share the key.
+// writer, or a waiter that wants several permits, it is ReserveFor while others share the key. A place that was seen further
+// ahead than PlaceFor counts no more either: no waiter keeps it, as clocks of servers differ by less than that.
 func (s Status) Stale(w Waiter) bool {
 	most := PlaceFor
 	if mode, _ := w.Place.Mode(); (mode == Exclusive || w.Place.Weight() > 1) && s.Mode != Exclusive && !s.Free() {
 		most = ReserveFor
 	}
-	return !w.Seen.Add(most).After(s.Now)
+	return !w.Seen.Add(most).After(s.Now) || w.Seen.After(s.Now.Add(PlaceFor))
 }
 
 // Waiting returns the places that count, in their order: without those that are stale, but own.
