@@ -29,7 +29,6 @@ import (
 //	mongo_judge.go     what a Lock concludes from a read
 //	mongo_refresh.go   Refresh
 //	mongo_end.go       Release, and the removal of locks that will not be used
-//	mongo_own.go       the last locks that this process granted
 //	mongo_word.go      the word of waiters and watchers
 //	mongo_watch.go     the events of a Watch
 type Mongo struct {
@@ -129,16 +128,14 @@ func (m *Mongo) open(name string, logger *slog.Logger) treeStore {
 	return &mongoTree{Mongo: m, name: name, logger: logger}
 }
 
-// A mongoTree is the store of one tree in a collection. It remembers only the tree's word, and
-// the last locks that it granted.
+// A mongoTree is the store of one tree in a collection. It remembers only the tree's word.
 type mongoTree struct {
 	*Mongo
 	name   string
 	logger *slog.Logger
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
-	own     ownLocks
-	met     atomic.Bool // the document under the tree's name was read, and is ours
+	met     atomic.Bool  // the document under the tree's name was read, and is ours
 }
 
 func (m *mongoTree) feed() store.Feed { return m.wakes }

@@ -20,14 +20,9 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 	if err != nil {
 		return outcome{fault: err}
 	}
-	filter := bson.D{
-		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
-	}
-	filter = append(filter, m.notLapsed()...)
-	own := m.own.take(token)
-	for ; ; own = false {
-		o, done := m.remove(ctx, now, filter, own)
-		if done {
+	for {
+		filter := bson.D{{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted}}
+		if o, done := m.remove(ctx, now, append(filter, m.notLapsed()...)); done {
 			return o
 		}
 		r, o := m.alive(ctx, token, true)
@@ -43,10 +38,8 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 	}
 }
 
-// remove ends the lock that a filter finds. If this process granted the lock, its state and its time are checked when its record is
-// gone, because a record that had ended before is of no use. A condition beside _id makes the
-// command slower.
-func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own bool) (o outcome, done bool) {
+// remove ends the lock that a filter finds.
+func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D) (o outcome, done bool) {
 	w, err := m.standing(ctx)
 	if err != nil {
 		if !sure(err) {
@@ -55,9 +48,6 @@ func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own
 		return outcome{fault: err}, true
 	}
 	sent := m.base.Clock.Now()
-	if own && !w.watches(now) {
-		filter = filter[:1]
-	}
 	reply, err := m.bury(ctx, w, now, filter, stateReleased)
 	switch {
 	case err != nil:
@@ -66,17 +56,7 @@ func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own
 		return o, false
 	}
 	o = outcome{changed: true, heard: w.heard(now)}
-	r, err := readRecord(reply.Image)
-	if err != nil {
-		return o, true
-	}
-	if r.state == stateGranted && own && m.lapsed(&r) {
-		r.state = stateExpired
-	}
-	if own && r.state != stateGranted {
-		o.err = ErrUnknownToken
-	}
-	if !w.watches(now) && m.base.Clock.Now().Sub(sent) > wordFresh {
+	if r, err := readRecord(reply.Image); err == nil && !w.watches(now) && m.base.Clock.Now().Sub(sent) > wordFresh {
 		o.heard = m.buryLate(ctx, r) || o.heard
 	}
 	return o, true
@@ -145,9 +125,7 @@ func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard 
 
 // buryLate does the same for a record that was removed.
 func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
-	if r.state == stateGranted {
-		r.state = stateReleased
-	}
+	r.state = stateReleased
 	w, err := m.standing(ctx)
 	now := m.lately()
 	if err != nil || !w.watches(now) {

@@ -87,7 +87,6 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	if !o.changed && m.base.Clock.Now().Sub(s.sent) > wordFresh {
 		o.changed, o.heard = m.tellLate(command.Bare(ctx), mine.Token)
 	}
-	m.own.keep(mine.Token)
 	return o, false
 }
 
