@@ -10,18 +10,16 @@ import (
 
 // documents is the store of a tree that is one document, changed by compare-and-swap.
 type documents struct {
-	kept keeper
-	name string
+	kept   keeper
+	name   string
+	atOnce bool // its calls never block
 }
+
+func (d documents) prompt() bool { return d.atOnce }
 
 func (d documents) feed() store.Feed {
 	feed, _ := d.kept.(store.Feed)
 	return feed
-}
-
-func (d documents) prompt() bool {
-	_, is := d.kept.(prompt)
-	return is
 }
 
 // update makes one step of the document.

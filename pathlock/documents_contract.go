@@ -2,7 +2,6 @@ package pathlock
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/mongo/server"
@@ -36,15 +35,6 @@ type keeper interface {
 	Update(ctx context.Context, tree string, change func(doc *document, now interval)) (at time.Time, err error)
 }
 
-// A prompt keeper's calls never block. They run on the caller's goroutine.
-// Otherwise each write has its own goroutine, so that the caller can leave when its
-// context ends.
-type prompt interface {
-	keeper
-	// AnswersAtOnce does nothing: having the method is the mark.
-	AnswersAtOnce()
-}
-
 // An interval is the reading of a storage's clock at one moment: a time from Earliest to Latest.
 type interval struct{ Earliest, Latest time.Time }
 
@@ -57,8 +47,3 @@ func (c interval) end(timeout time.Duration) time.Time {
 }
 
 func (c interval) exact() bool { return c.Earliest.Equal(c.Latest) }
-
-// A kept Storage is that of a keeper.
-type kept struct{ keeper }
-
-func (k kept) open(name string, _ *slog.Logger) treeStore { return documents{k.keeper, name} }

@@ -26,7 +26,12 @@ const (
 
 var NewMemory = newMemory
 
-func (m *memory) open(name string, _ *slog.Logger) treeStore { return documents{m, name} }
+// A kept Storage is that of a keeper.
+type kept struct{ keeper }
+
+func (k kept) open(name string, _ *slog.Logger) treeStore {
+	return documents{kept: k.keeper, name: name}
+}
 
 // OnDocuments makes a Storage of documents.
 func OnDocuments(d Documents) (Storage, error) {

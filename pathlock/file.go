@@ -44,7 +44,9 @@ func InDir(path string) (*Dir, error) {
 	return &Dir{&files{disk, hostclock.Timepiece{Host: clock, Wall: time.Now}, maxDocument}}, nil
 }
 
-func (d *Dir) open(name string, _ *slog.Logger) treeStore { return documents{d.trees, name} }
+func (d *Dir) open(name string, _ *slog.Logger) treeStore {
+	return documents{kept: d.trees, name: name}
+}
 
 // Close closes the directory. Close the trees first.
 func (d *Dir) Close() error { return d.trees.disk.Close() }

@@ -87,10 +87,6 @@ func (h *hub) wrote(ctx context.Context, heard bool) {
 // announce sends a notice to other processes.
 func (h *hub) announce(ctx context.Context) {
 	notice := store.Notice{Topic: topicPaths, Key: h.tree.name, Kind: kindChanged}
-	if h.tree.store.prompt() {
-		_ = h.feed.Notify(context.WithoutCancel(ctx), notice) // a hint
-		return
-	}
 	h.tree.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyFor)
 		defer cancel()

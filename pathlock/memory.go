@@ -3,6 +3,7 @@ package pathlock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ type memory struct {
 
 // InMemory makes an empty storage in memory: for tests, and for trees of one process. Several trees
 // with the same storage and name behave like several processes.
-func InMemory() Storage { return kept{newMemory()} }
+func InMemory() Storage { return newMemory() }
 
 func newMemory() *memory {
 	began := time.Now() // its monotonic reading is not affected when the clock is set
@@ -39,12 +40,13 @@ func init() {
 		m := newMemory()
 		f := *m // its feed does not fail, because notices are hints
 		f.fails = failure
-		return kept{&f}, kept{m}
+		return &f, m
 	}
 }
 
-// AnswersAtOnce marks a storage whose calls never block.
-func (m *memory) AnswersAtOnce() {}
+func (m *memory) open(name string, _ *slog.Logger) treeStore {
+	return documents{kept: m, name: name, atOnce: true}
+}
 
 // View shows a tree.
 func (m *memory) View(ctx context.Context, tree string, look func(*document, interval)) error {

@@ -34,11 +34,11 @@ type seen struct {
 	cleanUps atomic.Int64
 
 	mu      sync.Mutex // protects waiters
-	waiters map[*wait]bool
+	waiters map[*waiter]bool
 }
 
 func (s *seen) start(t *Tree) {
-	s.waiters = make(map[*wait]bool)
+	s.waiters = make(map[*waiter]bool)
 	if s.observer == nil {
 		return
 	}
@@ -92,35 +92,11 @@ func lost(err error) error {
 	return err
 }
 
-// A wait is one LockWait.
-type wait struct {
-	tree  *Tree
-	r     Request
-	since time.Time
-	end   func(error) // of OpWait; nil: it has not slept yet
-}
-
-// waits counts a waiter until over.
-func (t *Tree) waits(r Request) *wait {
-	w := &wait{tree: t, r: r, since: time.Now()}
+// waits makes a waiter, and counts it until it has ended.
+func (t *Tree) waits() *waiter {
+	w := newWaiter()
 	t.seen.mu.Lock()
 	defer t.seen.mu.Unlock()
 	t.seen.waiters[w] = true
 	return w
-}
-
-// sleeps says that the waiter sleeps now.
-func (w *wait) sleeps(ctx context.Context) {
-	if w.end == nil {
-		_, w.end = w.tree.observe(ctx, mongolock.OpWait, w.tree.key(w.r.Path), w.r.Mode)
-	}
-}
-
-func (w *wait) over(err error) {
-	if w.end != nil {
-		w.end(err)
-	}
-	w.tree.seen.mu.Lock()
-	defer w.tree.seen.mu.Unlock()
-	delete(w.tree.seen.waiters, w)
 }

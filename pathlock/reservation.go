@@ -48,7 +48,9 @@ func keptOut(r Request, reserved []reservation, now interval) (first []reservati
 // A waiter is one LockWait. Its methods may be called on nil: a request that does not wait.
 type waiter struct {
 	id    string
-	again bool // an attempt of it was refused before
+	since time.Time
+	again bool        // an attempt of it was refused before
+	slept func(error) // tells the observer that it waits no more; nil: it has not slept yet
 
 	mu       sync.Mutex // protects the rest
 	asking   bool       // an attempt is under way, perhaps one that its caller has left
@@ -56,7 +58,7 @@ type waiter struct {
 	reserves bool       // its reservation may be in the tree
 }
 
-func newWaiter() *waiter { return &waiter{id: rand.Text()[:10]} }
+func newWaiter() *waiter { return &waiter{id: rand.Text()[:10], since: time.Now()} }
 
 // reservation returns what a waiter that was refused has to write, and which entries of the tree are
 // of no use any more. mine is nil if it needs no reservation, or if the one that it has lasts for a
@@ -136,15 +138,16 @@ func (w *waiter) ends() (leaves bool) {
 }
 
 // ended ends a waiter, whether it was served or gave up.
-func (t *Tree) ended(w *waiter) {
-	if !w.ends() {
-		return
+func (t *Tree) ended(w *waiter, err error) {
+	if w.slept != nil {
+		w.slept(err)
 	}
-	if t.store.prompt() {
-		t.unreserve(w)
-		return
+	t.seen.mu.Lock()
+	delete(t.seen.waiters, w)
+	t.seen.mu.Unlock()
+	if w.ends() {
+		t.background.Run(func() { t.unreserve(w) })
 	}
-	t.background.Run(func() { t.unreserve(w) })
 }
 
 // unreserve removes a reservation, and wakes those that it kept out. If that fails, it runs out.

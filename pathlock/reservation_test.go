@@ -211,6 +211,7 @@ func TestATreeHasAtMostSixtyFourReservationsAndDropsThoseThatAreOver(t *testing.
 		defer end()
 		_, err = treeOn(t, kept).LockWait(short, pathlock.Request{Path: "/"})
 		require.ErrorIs(t, err, pathlock.ErrConflict)
+		synctest.Wait()
 		assert.Zero(t, reserved(), "its own is gone with it")
 	})
 }

@@ -19,7 +19,7 @@ type treeStore interface {
 	// feed returns the feed that carries notices between processes, or nil.
 	feed() store.Feed
 
-	// prompt reports whether calls never block.
+	// prompt reports whether calls never block: then they run on the caller's goroutine.
 	prompt() bool
 
 	// lock adds l, for r, if nothing conflicts. If it is refused and the caller waits, so that w

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
@@ -24,12 +25,10 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 }
 
 func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ Lock, sent monotonic.Moment, err error) {
-	waiting := t.waits(r)
-	defer func() { waiting.over(err) }()
+	w := t.waits()
+	defer func() { t.ended(w, err) }()
 	woken, leave := t.hub.join() // before the first attempt: a later release wakes
 	defer leave()
-	w := newWaiter()
-	defer t.ended(w)
 	var last error
 	for poll := time.Duration(0); ; {
 		sent := t.clock.Now()
@@ -50,7 +49,9 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, store.ErrDisconnected):
 			return Lock{}, 0, err
 		}
-		waiting.sleeps(ctx)
+		if w.slept == nil {
+			_, w.slept = t.observe(ctx, mongolock.OpWait, t.key(r.Path), r.Mode)
+		}
 		poll = t.hub.patience(poll)
 		pause := backoff.Jitter(poll)
 		if refused {
