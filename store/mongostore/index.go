@@ -25,7 +25,7 @@ const (
 
 // EnsureIndex makes the TTL index, unless it exists.
 func (s *Store) EnsureIndex(ctx context.Context) error {
-	if err := s.refuseUnfitOnce(ctx); err != nil {
+	if err := s.refuseUnfit(ctx); err != nil {
 		return err
 	}
 	_, err := s.base.W1.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
@@ -38,14 +38,11 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	return err
 }
 
-// refuseUnfitOnce returns an error for a collection that cannot hold locks, before anything is
+// refuseUnfit returns an error for a collection that cannot hold locks, before anything is
 // written to it: a capped one would take a claim, and not remove it on MongoDB before 5.0; a time
 // series might take many claims in one insert, and its _id is not unique. It asks until it has an
 // answer. Without the right to ask, the collection is assumed to be a plain one.
-func (s *Store) refuseUnfitOnce(ctx context.Context) error {
-	if s.fit.Load() {
-		return nil
-	}
+func (s *Store) refuseUnfit(ctx context.Context) error {
 	return s.unfit.Ask(ctx, func(ctx context.Context) error {
 		if s.fit.Load() {
 			return nil
@@ -74,13 +71,10 @@ func (s *Store) refuseUnfitOnce(ctx context.Context) error {
 	})
 }
 
-// indexOnce makes the index at the first grant, when the collection is there. A failure
+// firstIndex makes the index at the first grant, when the collection is there. A failure
 // (missing right, conflicting index, no TTL support) is logged once and does not affect
 // the lease; at most a quarter of the lease's time is spent on it.
-func (s *Store) indexOnce(ctx context.Context, c *lease.Claim, g store.Grant) {
-	if s.noIndex || s.indexed.Swap(true) {
-		return
-	}
+func (s *Store) firstIndex(ctx context.Context, c *lease.Claim, g store.Grant) {
 	tries := s.indexTries.Add(1)
 	spare := c.Attempt.Sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
 	within, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))

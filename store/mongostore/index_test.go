@@ -20,7 +20,7 @@ import (
 
 func (f *fixture) indexing(log *bytes.Buffer, opts ...func(*options.ClientOptions)) *Store {
 	s := f.another(opts...)
-	s.noIndex = false
+	s.indexed.Store(false)
 	s.logger = slog.New(slog.NewTextHandler(log, nil))
 	return s
 }

@@ -29,10 +29,9 @@ type Store struct {
 	base *command.Collection
 	feed store.Feed
 
-	noIndex    bool
 	fit        atomic.Bool   // nothing was found against the collection
 	unfit      server.Shared // for the question whether there is
-	indexed    atomic.Bool   // the first grant made the index, or tried to
+	indexed    atomic.Bool   // the first grant made the index, or tried to, or need not
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
@@ -98,23 +97,12 @@ func open(coll *mongo.Collection, conf config) *Store {
 	if conf.logger == nil {
 		conf.logger = slog.Default()
 	}
-	s := &Store{
-		base:    command.New(coll, conf.now),
-		noIndex: conf.noIndex,
-		logger:  conf.logger,
-	}
+	s := &Store{base: command.New(coll, conf.now), logger: conf.logger}
+	s.indexed.Store(conf.noIndex)
 	s.feed = feed.Beside(s.base)
 	s.steps.Coll, s.steps.Layout = s.base, layout
 	s.base.LogTo(conf.logger)
 	return s
-}
-
-func knownMode(mode store.Mode) error {
-	switch mode {
-	case store.Exclusive, store.Shared, store.Permits:
-		return nil
-	}
-	return server.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
 
 // Look reads keys with one find, however many there are.

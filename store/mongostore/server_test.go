@@ -245,7 +245,7 @@ func TestTheStrictStableAPIIsEnough(t *testing.T) {
 	f := newFixture(t, func(o *options.ClientOptions) {
 		o.SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1).SetStrict(true).SetDeprecationErrors(true))
 	})
-	f.store.noIndex = false
+	f.store.indexed.Store(false)
 	c, d := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
 	for _, cmd := range f.tap.Take() {

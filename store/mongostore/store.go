@@ -29,18 +29,28 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
 	}
-	if err := s.refuseUnfitOnce(ctx); err != nil {
-		return store.Grant{}, server.NotApplied(err)
+	if !s.fit.Load() {
+		if err := s.refuseUnfit(ctx); err != nil {
+			return store.Grant{}, server.NotApplied(err)
+		}
 	}
 	within, claim, err := s.begin(ctx, c)
 	if err != nil {
 		return store.Grant{}, err
 	}
 	g, err := s.claim(within, claim)
-	if err = claim.Over(err); err == nil {
-		s.indexOnce(ctx, claim, g)
+	if err = claim.Over(err); err == nil && !s.indexed.Swap(true) {
+		s.firstIndex(ctx, claim, g)
 	}
 	return g, err
+}
+
+func knownMode(mode store.Mode) error {
+	switch mode {
+	case store.Exclusive, store.Shared, store.Permits:
+		return nil
+	}
+	return server.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
 
 // begin begins the attempt of a claim, which is in the context that it returns.
