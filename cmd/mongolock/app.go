@@ -251,18 +251,6 @@ func (a *app) stopped(err error) error {
 	return exitf(exitSignal+int(s), "")
 }
 
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // forbidden refuses names of databases and collections with characters that the server refuses.
 func forbidden(what, name, chars string) error {
 	if name == "" || !strings.ContainsAny(name, chars) && utf8.ValidString(name) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
 )
 
 // A breakCmd is `mongolock break`.
@@ -99,7 +100,7 @@ func (c *breakCmd) progress(a *app, client *mongolock.Client, s mongolock.Status
 	say(s, func(mongolock.Holder) bool { return true })
 	var done sync.WaitGroup
 	done.Go(func() {
-		for pause(ctx, sayEvery) {
+		for backoff.Sleep(ctx, sayEvery) {
 			if s, err := client.Inspect(ctx, c.Key); err == nil {
 				say(s, func(h mongolock.Holder) bool { return h.Broken != "" }) // not those that came afterwards
 			}

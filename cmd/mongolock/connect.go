@@ -10,14 +10,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
 // A connection is the part of the command line that says where the locks are.
@@ -73,25 +72,18 @@ func (c *connection) of() string {
 // five seconds.
 const reachFor = 4500 * time.Millisecond
 
-// An attempts remembers why a server could not be reached.
-type attempts struct{ last atomic.Value }
-
-func (a *attempts) add(e *event.ServerHeartbeatFailedEvent) {
-	address, _, _ := strings.Cut(e.ConnectionID, "[")
-	text := sentence(e.Failure)
-	if i := strings.LastIndex(text, "dial "); i >= 0 {
-		text = text[i:]
+// unreached says why no primary was found.
+func unreached(cs *connstring.ConnString, err error) string {
+	var none topology.ServerSelectionError
+	_ = errors.As(err, &none) // without one, no server is known to have failed
+	for _, server := range none.Desc.Servers {
+		if server.LastError != nil {
+			text := sentence(server.LastError)
+			return fmt.Sprintf("%s (%s)", server.Addr, text[max(0, strings.LastIndex(text, "dial ")):])
+		}
 	}
-	a.last.Store(fmt.Sprintf("%s (%s)", address, text))
-}
-
-// of says why no primary was found.
-func (a *attempts) of(cs *connstring.ConnString) string {
 	hosts := strings.Join(cs.Hosts, ",")
-	switch last, failed := a.last.Load().(string); {
-	case failed:
-		return last
-	case cs.ReplicaSet != "":
+	if cs.ReplicaSet != "" {
 		return fmt.Sprintf("%s is silent, or not of the replica set %s, or that has no primary", hosts, cs.ReplicaSet)
 	}
 	return hosts + " is silent, or no primary"
@@ -181,9 +173,7 @@ func (a *app) reach() (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	tried := &attempts{}
 	opts.SetAppName(cmp.Or(cs.AppName, "mongolock"))
-	opts.SetServerMonitor(&event.ServerMonitor{ServerHeartbeatFailed: tried.add})
 	client, err := mongo.Connect(opts)
 	if err != nil {
 		return nil, exitf(exitUsage, "%s: %s", c.source, c.redact(sentence(err)))
@@ -197,7 +187,7 @@ func (a *app) reach() (*deployment, error) {
 		case a.ctx.Err() != nil:
 			return nil, a.ctx.Err()
 		}
-		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", c.of(), c.redact(tried.of(cs)))
+		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", c.of(), c.redact(unreached(cs, err)))
 	}
 	return d, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/fence"
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -57,7 +58,7 @@ func (x *exam) life(ctx context.Context) []finding {
 				second, err = two.Acquire(ctx, key)
 				granted <- err
 			}()
-			if !pause(ctx, 500*time.Millisecond) { // so that it waits, and listens
+			if !backoff.Sleep(ctx, 500*time.Millisecond) { // so that it waits, and listens
 				return ctx.Err()
 			}
 			*begun = time.Now()

@@ -167,7 +167,7 @@ func (x *exam) clockOf(ctx context.Context, host string) tick {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	direct := *x.d.opts
-	direct.Auth, direct.ReplicaSet, direct.ServerMonitor = nil, nil, nil
+	direct.Auth, direct.ReplicaSet = nil, nil
 	direct.SetHosts([]string{host}).SetDirect(true).SetServerSelectionTimeout(3 * time.Second)
 	direct.SetReadPreference(readpref.Nearest())
 	client, err := mongo.Connect(&direct)

@@ -11,6 +11,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -77,7 +78,7 @@ func (c *jobsRunCmd) Run(a *app) error {
 		a.say("a run of %s is under way, by %s: the new one begins when that has ended", c.Job, before.Runs[0].Owner)
 		return nil
 	}
-	for end := time.Now().Add(c.Wait); time.Now().Before(end) && pause(a.ctx, 250*time.Millisecond); {
+	for end := time.Now().Add(c.Wait); time.Now().Before(end) && backoff.Sleep(a.ctx, 250*time.Millisecond); {
 		s, err := jobs.Job(a.ctx, c.Job)
 		if err != nil {
 			return err

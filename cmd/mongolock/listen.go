@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/store"
 )
@@ -88,7 +89,7 @@ func (l *lookout) wait(ctx context.Context, changed bool) bool {
 		return false
 	case <-l.woken:
 		l.soon = 2
-		return pause(ctx, lookApart-time.Since(looked))
+		return backoff.Sleep(ctx, lookApart-time.Since(looked))
 	}
 }
 

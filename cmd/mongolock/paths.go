@@ -136,8 +136,12 @@ func (c *pathLockCmd) Run(a *app) error {
 		return err
 	}
 	h, err := c.take(a, tree)
+	var conflict *pathlock.ConflictError
+	if errors.As(err, &conflict) {
+		return c.refused(err, c.Try, c.Path, inTheWay(conflict))
+	}
 	if err != nil {
-		return c.refused(err)
+		return err
 	}
 	a.teller(clean).tell("granted", "", map[string]any{"path": clean})
 	task.tells(h.Remaining(), 0, "MONGOLOCK_PATH_TOKEN="+h.Lock.Token)
@@ -163,20 +167,6 @@ func (c *pathLockCmd) take(a *app, tree *pathlock.Tree) (*pathlock.Hold, error) 
 		defer cancel()
 	}
 	return tree.Hold(ctx, r)
-}
-
-// refused returns the error of a command that was not run.
-func (c *pathLockCmd) refused(err error) error {
-	var conflict *pathlock.ConflictError
-	switch {
-	case !errors.As(err, &conflict):
-		return err
-	case c.Try:
-		return exitf(exitHeld, "%s is held%s", c.Path, inTheWay(conflict))
-	case c.Wait == nil: // a signal has ended the wait
-		return err
-	}
-	return exitf(exitTimeout, "%s is still held after %v%s", c.Path, *c.Wait, inTheWay(conflict))
 }
 
 // inTheWay describes the first of the locks that are in the way.

@@ -183,10 +183,8 @@ func (c *runCmd) refused(err error) error {
 		return err
 	case c.Held != nil:
 		return exitf(*c.Held, "")
-	case c.Try:
-		return exitf(exitHeld, "%s is held%s", c.Key, by(held))
 	}
-	return exitf(exitTimeout, "%s is still held after %v%s", c.Key, *c.Wait, by(held))
+	return c.taskFlags.refused(err, c.Try, c.Key, by(held))
 }
 
 // by describes the holder of a key, and the line before a claim.

@@ -167,6 +167,17 @@ func (a *app) under(t task, l interface {
 	return err
 }
 
+// refused returns the error of a command that was not run, because what by describes had its lock.
+func (f *taskFlags) refused(err error, try bool, name, by string) error {
+	switch {
+	case try:
+		return exitf(exitHeld, "%s is held%s", name, by)
+	case f.Wait == nil: // a signal has ended the wait
+		return err
+	}
+	return exitf(exitTimeout, "%s is still held after %v%s", name, *f.Wait, by)
+}
+
 // decimal is a token in JSON: it is greater than the 2^53 to which jq and JavaScript count.
 func decimal(token int64) string { return strconv.FormatInt(token, 10) }
 
