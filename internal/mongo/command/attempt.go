@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -24,7 +23,6 @@ type Attempt struct {
 	session *mongo.Session // nil where the server has none
 	life    time.Duration  // an attempt of unknown outcome is kept for this long after it ends
 	expires server.Moment  // that end; set by Over
-	undone  bool           // before it was begun: it stands for a claim that must no longer be made
 
 	// Twin says that a refused command may have a twin: an earlier copy that the driver gave up
 	// and that is still in a socket. It is harmless once a later write in the session was
@@ -41,30 +39,15 @@ type Attempt struct {
 	Rev int64
 }
 
-const (
-	// Slow is how long a refusal takes from which on it may have left a twin behind.
-	Slow = time.Second
+// Slow is how long a refusal takes from which on it may have left a twin behind.
+const Slow = time.Second
 
-	// undoneFor is how long it is remembered that a claim was undone before it was sent. That
-	// happens only in tests that put a network between engine and store.
-	undoneFor = time.Hour
-)
-
-var (
-	errUndone = errors.New("this claim was undone before it was made")
-	fresh     = options.Session().SetCausalConsistency(false)
-)
+var fresh = options.Session().SetCausalConsistency(false)
 
 // Begin opens the attempt of the claim with that ID, and returns ctx with its session. It sends
 // nothing of the claim yet; an error matches store.ErrNotApplied. End the attempt with Over.
 func (c *Collection) Begin(ctx context.Context, id string, ttl time.Duration) (context.Context, *Attempt, error) {
 	a := &Attempt{Sent: c.Clock.Now(), id: id, life: ttl + ttl/8 + time.Second}
-	c.attempts.mu.Lock()
-	old := c.attempts.pending[id]
-	c.attempts.mu.Unlock()
-	if old != nil && old.undone {
-		return nil, nil, server.NotApplied(errUndone)
-	}
 	err := c.Sure(ctx)
 	if err == nil && c.Kind().Sessions {
 		a.session, err = c.W1.Database().Client().StartSession(fresh)
@@ -110,10 +93,8 @@ func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 // Over ends an attempt whose answer, an error included, is certain. It keeps any other attempt until
 // that is undone, or has run out.
 func (c *Collection) Over(a *Attempt, certain bool) {
-	if certain && a.session != nil {
-		a.session.EndSession(context.Background()) // the session has no transaction, so nothing is sent
-	}
 	if certain {
+		a.end()
 		return
 	}
 	now := c.Clock.Now()
@@ -131,13 +112,12 @@ func (a *Attempt) end() {
 // transaction number makes the server refuse the claim if it comes later, even if the clean-up finds
 // nothing. End it with Undone.
 //
-// A claim without an unsettled attempt was answered for certain, has run out, or was never
-// made. In the last case it is refused from then on. Its clean-up has an attempt without a
-// session.
+// A claim without an unsettled attempt was answered for certain, has run out, or is another process's. Its
+// clean-up has an attempt without a session, and is settled once it was sent.
 func (c *Collection) BeginUndo(ctx context.Context, id string) (context.Context, *Attempt) {
 	a, pending := c.attempts.take(id)
 	if !pending {
-		a = &Attempt{id: id, life: undoneFor, undone: true}
+		a = &Attempt{id: id}
 	}
 	return mongo.NewSessionContext(ctx, a.session), a
 }
@@ -146,8 +126,9 @@ func (c *Collection) BeginUndo(ctx context.Context, id string) (context.Context,
 // writes have no transaction numbers, finding nothing proves nothing, and the clean-up is repeated.
 // Removing the claim settles it, because it was sent only once.
 func (c *Collection) Undone(a *Attempt, found bool, err error) (settled bool, _ error) {
-	settled = err == nil && (found || a.undone || c.Kind().Numbers && !a.Single)
-	c.Over(a, settled && !(a.undone && !found))
+	begun := a.Sent != 0
+	settled = err == nil && (found || !begun || c.Kind().Numbers && !a.Single)
+	c.Over(a, settled || !begun)
 	return settled, server.Classified(err)
 }
 
