@@ -58,22 +58,6 @@ type epochs struct {
 	next      Moment // when a claim asks again
 }
 
-// basis returns the epoch for a write or a judgement. If none is known for certain, the clock
-// is that of the newest sample.
-func (e *epochs) basis(newest *Clock) ClockBasis {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	last, _ := newest.Read()
-	if e.sure(e.clock.Now()) {
-		r, _ := e.clock.Read()
-		return ClockBasis{r, e.id, true, last.Earliest}
-	}
-	if e.own.IsZero() {
-		e.own = bson.NewObjectID()
-	}
-	return ClockBasis{last, e.own, false, last.Earliest}
-}
-
 func (e *epochs) sure(now Moment) bool {
 	return e.known && !e.doubt && !e.stepped && now >= e.minded
 }

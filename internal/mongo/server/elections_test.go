@@ -14,14 +14,16 @@ func TestAClockThatIsNotBelievedIsAskedForAgain(t *testing.T) {
 	for name, elections := range map[string]bool{"a replica set": true, "a server by itself": false} {
 		t.Run(name, func(t *testing.T) {
 			var at Moment = 1
-			e := epochs{clock: NewClock(func() Moment { return at })}
+			clock := NewClock(func() Moment { return at })
+			s := Server{Clock: clock, epochs: epochs{clock: clock}}
+			e := &s.epochs
 			server := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 			told := answer{server: server, sent: at, epoch: bson.NewObjectID(), elections: elections, known: true}
 			e.heard(told, false)
-			assert.True(t, e.basis(e.clock).Sure)
+			assert.True(t, s.ClockBasis().Sure)
 
 			e.distrust()
-			assert.False(t, e.basis(e.clock).Sure)
+			assert.False(t, s.ClockBasis().Sure)
 			assert.True(t, e.due())
 			assert.False(t, e.due(), "a server in trouble is not asked before each claim")
 
@@ -31,7 +33,7 @@ func TestAClockThatIsNotBelievedIsAskedForAgain(t *testing.T) {
 			assert.True(t, stepped, "the clock of the last hello allows no such time")
 			assert.False(t, sure)
 			assert.False(t, e.due())
-			assert.WithinDuration(t, told.server, e.basis(e.clock).Latest, 100*time.Millisecond)
+			assert.WithinDuration(t, told.server, s.ClockBasis().Latest, 100*time.Millisecond)
 		})
 	}
 }

@@ -130,7 +130,22 @@ func (s *Server) greet(ctx context.Context) error {
 	})
 }
 
-func (s *Server) ClockBasis() ClockBasis { return s.epochs.basis(s.Clock) }
+// ClockBasis returns the epoch for a write or a judgement. If none is known for certain, the clock
+// is that of the newest sample.
+func (s *Server) ClockBasis() ClockBasis {
+	e := &s.epochs
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last, _ := s.Clock.Read()
+	if e.sure(e.clock.Now()) {
+		r, _ := e.clock.Read()
+		return ClockBasis{r, e.id, true, last.Earliest}
+	}
+	if e.own.IsZero() {
+		e.own = bson.NewObjectID()
+	}
+	return ClockBasis{last, e.own, false, last.Earliest}
+}
 
 // Plausible reports whether a server time, drawn for a command that was sent at sent and is
 // answered by got, may be of the clock that the command went by. If not, the machine slept
