@@ -29,7 +29,7 @@ type document struct {
 
 // newDocument makes a tree of some locks: without any, as one is that was never written to.
 func newDocument(locks ...Lock) *document {
-	d := &document{index: newIndex()}
+	d := &document{index: index{root: &node{}, tokens: make(map[string]*entry)}}
 	slices.SortFunc(locks, func(a, b Lock) int { return a.ExpireAt.Compare(b.ExpireAt) }) // expiry grows at its end
 	for _, l := range locks {
 		d.index.put(l)
@@ -74,6 +74,9 @@ func (d *document) list() []Lock {
 	slices.SortFunc(all, byPath)
 	return all
 }
+
+// A scope says where affecting looks, in addition to the path itself.
+type scope struct{ parents, children, exclusiveOnly bool }
 
 // affecting finds the live locks around a path.
 func (d *document) affecting(path string, now interval, what scope) (a Affecting) {

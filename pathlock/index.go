@@ -33,10 +33,6 @@ type entry struct {
 	node *node
 }
 
-func newIndex() index {
-	return index{root: &node{}, tokens: make(map[string]*entry)}
-}
-
 // put adds a lock, or replaces the one with the same token.
 func (x *index) put(l Lock) {
 	x.drop(l.Token)

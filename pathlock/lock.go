@@ -140,13 +140,9 @@ func (r Request) check() error {
 
 func checkTimeouts(name string, wishes []time.Duration) error {
 	for i, wish := range wishes {
-		if !isTimeout(wish) {
+		if wish != Infinite && (wish < MinTimeout || wish > MaxTimeout) {
 			return fmt.Errorf("pathlock: %s[%d] is %v: must be %v to %v, or Infinite", name, i, wish, MinTimeout, MaxTimeout)
 		}
 	}
 	return nil
-}
-
-func isTimeout(d time.Duration) bool {
-	return d == Infinite || d >= MinTimeout && d <= MaxTimeout
 }

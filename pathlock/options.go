@@ -83,6 +83,3 @@ func notNil(option string, isNil bool) error {
 	}
 	return nil
 }
-
-// A scope says where affecting looks, in addition to the path itself.
-type scope struct{ parents, children, exclusiveOnly bool }
