@@ -21,6 +21,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,13 +81,8 @@ func (versionFlag) BeforeReset(k *kong.Kong) error {
 
 // outputOf returns the value of --output on a command line that was not parsed, or could not be.
 func outputOf(args []string) string {
-	if strings.Contains(strings.Join(args, " "), "--output json") || os.Getenv("MONGOLOCK_OUTPUT") == "json" {
+	if strings.Contains(strings.Join(args, " "), "--output json") || slices.Contains(args, "--output=json") || os.Getenv("MONGOLOCK_OUTPUT") == "json" {
 		return "json"
-	}
-	for _, arg := range args {
-		if arg == "--output=json" {
-			return "json"
-		}
 	}
 	return "text"
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store/memstore"
+	"github.com/mongolock/mongolock/internal/inside"
 )
 
 // A taskFlags has the flags that run, once and paths lock share, and the command.
@@ -90,23 +89,14 @@ func (f *taskFlags) terms() (t terms) {
 	return t
 }
 
-// tryOptions asks a store in memory what is wrong with a key or options.
+// tryOptions says what is wrong with a key or options.
 func tryOptions(key string, opts ...mongolock.AcquireOption) error {
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
-	if err != nil {
-		return err
-	}
-	defer client.Close() //nolint:errcheck // it is in memory
-	lease, err := client.TryAcquire(context.Background(), key, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.Release()
+	_, err := inside.TermsOf(nil, key, opts)
+	return err
 }
 
-// checkKey tries a key on a store in memory.
 func checkKey(key string) error {
-	if err := tryOptions(key, mongolock.TTL(time.Minute)); err != nil {
+	if err := tryOptions(key); err != nil {
 		return exitf(exitUsage, "KEY: %s", reason(err))
 	}
 	return nil
