@@ -12,15 +12,14 @@ import (
 
 // release removes a lock with one command.
 func (m *mongoTree) release(ctx context.Context, token string) outcome {
-	if err := notStarted(ctx); err != nil {
-		return outcome{fault: err}
-	}
-	ctx = command.Bare(ctx)
-	now, err := m.clock(ctx, nil)
-	if err != nil {
-		return outcome{fault: err}
-	}
-	for {
+	for ctx = command.Bare(ctx); ; {
+		if err := notStarted(ctx); err != nil {
+			return outcome{fault: err}
+		}
+		now, err := m.clock(ctx, nil)
+		if err != nil {
+			return outcome{fault: err}
+		}
 		filter := bson.D{{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted}}
 		if o, done := m.remove(ctx, now, append(filter, m.notLapsed()...)); done {
 			return o
@@ -28,12 +27,6 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 		r, o := m.alive(ctx, token, true)
 		if r == nil {
 			return o
-		}
-		if ctx.Err() != nil {
-			return outcome{fault: notStarted(ctx)}
-		}
-		if now, err = m.clock(ctx, nil); err != nil {
-			return outcome{fault: err}
 		}
 	}
 }

@@ -26,19 +26,19 @@ const quickly = callBound + time.Second
 // refresh restarts a lock's time: by one command if its timeout is given and it has some
 // time left, and otherwise by a find and a compare-and-swap.
 func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome {
-	if err := notStarted(ctx); err != nil {
-		return outcome{fault: err}
-	}
 	ctx = command.Bare(ctx)
-	if err := m.base.Sure(ctx); err != nil {
-		return outcome{fault: server.NotApplied(err)}
-	}
-	if (timeout == Infinite || timeout > quickly) && m.base.ClockBasis().Sure {
-		if o, done := m.refreshAtOnce(ctx, token, timeout, least); done {
-			return o
+	for quick := timeout == Infinite || timeout > quickly; ; quick = false {
+		if err := notStarted(ctx); err != nil {
+			return outcome{fault: err}
 		}
-	}
-	for {
+		if err := m.base.Sure(ctx); err != nil {
+			return outcome{fault: server.NotApplied(err)}
+		}
+		if quick && m.base.ClockBasis().Sure {
+			if o, done := m.refreshAtOnce(ctx, token, timeout, least); done {
+				return o
+			}
+		}
 		r, o := m.alive(ctx, token, false)
 		switch {
 		case r == nil:
@@ -49,12 +49,6 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		r.restart(timeout, least)
 		if o, done := m.refreshSeen(ctx, r); done {
 			return o
-		}
-		if ctx.Err() != nil {
-			return outcome{fault: notStarted(ctx)}
-		}
-		if err := m.base.Sure(ctx); err != nil {
-			return outcome{fault: server.NotApplied(err)}
 		}
 	}
 }
