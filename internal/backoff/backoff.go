@@ -41,14 +41,10 @@ func (b *Backoff) Reset() { b.next = b.least }
 
 // Jitter is d, longer or shorter by up to a fifth.
 func Jitter(d time.Duration) time.Duration {
-	return d + time.Duration((unit()-0.5)*0.4*math.Abs(float64(d)))
-}
-
-// unit draws a number from 0 to 1, without the 1.
-func unit() float64 {
 	var b [JitterSize]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
+	_, _ = rand.Read(b[:])                                            // it never fails
+	unit := float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53) // from 0 to 1, without the 1
+	return d + time.Duration((unit-0.5)*0.4*math.Abs(float64(d)))
 }
 
 // Sleep waits for d, and returns false if ctx ends first. Without a wait to come it asks ctx
