@@ -48,19 +48,47 @@ func (j *job) stop(by syscall.Signal) {
 	case by == syscall.SIGSTOP && !j.tty: // whoever has sent it continues it
 		return
 	case continuable():
-		continued := make(chan os.Signal, 1)
-		signal.Notify(continued, syscall.SIGCONT)
 		signal.Stop(j.signals)               // so that the next signal is not passed on:
 		_ = syscall.Kill(0, syscall.SIGTSTP) // for the others of this job; the runtime swallows ours
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		<-continued
-		signal.Stop(continued)
+		stopHere()
 		j.listen()
 	case by != syscall.SIGTSTP:
 		j.t.tell("stopped", fmt.Sprintf("the command has stopped (%s), and keeps %s: SIGCONT to its process group %d continues it", by, j.key, j.pid), nil)
 		return
 	}
 	j.resume()
+}
+
+// stopHere stops this process, and returns when it was continued.
+func stopHere() {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-continued
+}
+
+// onStop has before called when a person stops this process at its terminal, and after once it is in the foreground
+// again, until end is called.
+func onStop(before, after func()) (end func()) {
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	go func() {
+		for range stops {
+			if !continuable() {
+				continue // as the kernel does
+			}
+			before()
+			for stopHere(); !foreground(int(os.Stdout.Fd())); {
+				stopHere() // in the background it would draw over what the shell shows
+			}
+			after()
+		}
+	}()
+	return func() {
+		signal.Stop(stops)
+		close(stops)
+	}
 }
 
 // resume continues the command, in the foreground if this job is there now.

@@ -58,6 +58,11 @@ func (l *lookout) heard(n store.Notice) {
 	if n != (store.Notice{}) && (n.Topic != store.TopicLocks || !strings.HasPrefix(n.Key, l.prefix)) {
 		return
 	}
+	l.wake()
+}
+
+// wake has the next look come soon.
+func (l *lookout) wake() {
 	select {
 	case l.woken <- struct{}{}:
 	default: // the look that follows shows this one too

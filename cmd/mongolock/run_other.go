@@ -8,6 +8,8 @@ func asAnother() (status int, is bool) { return 0, false }
 
 func raise(syscall.Signal, bool) {}
 
+func onStop(func(), func()) (end func()) { return func() {} }
+
 // hold would need process groups.
 func hold(task, held, teller) error {
 	return unbegun(exitFailed, "commands are run on Unix only: it ends process groups")

@@ -244,3 +244,25 @@ func TestWatchDrawsATableAndGivesTheScreenBack(t *testing.T) {
 	s.expect(leaveScreen)
 	s.expect("code=0")
 }
+
+func TestWatchGivesTheScreenBackWhileItIsStoppedAndDrawsAgain(t *testing.T) {
+	p := newProgram(t)
+	p.start("run", "--owner", "billing-7", "k", "--", "sleep", "60")
+	s := p.onTerminal()
+	s.send("until $m ls | grep -q billing; do sleep 0.05; done\n")
+	s.send("$m watch --every 1h\n")
+	for range 2 {
+		s.expect(enterScreen)
+		s.expect("1 held")
+		s.send("\x1a")
+		s.expect(leaveScreen)
+		s.expect("Stopped")
+		s.send("bg; sleep 0.3; echo at\"\"-the-prompt\n") // it must not draw over the shell
+		s.expect("at-the-prompt")
+		s.send("fg\n")
+	}
+	s.expect("1 held")
+	s.send("\x03")
+	s.expect(leaveScreen)
+	assert.Equal(t, 3, strings.Count(s.out.String(), enterScreen))
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -240,6 +241,15 @@ const (
 func (c *watchCmd) screen(a *app, client *mongolock.Client, p *printer, out *lookout) error {
 	fmt.Fprint(a.stdout, enterScreen)
 	defer fmt.Fprint(a.stdout, leaveScreen)
+	var drawing sync.Mutex // held while the screen is drawn, or given back
+	defer onStop(func() {
+		drawing.Lock()
+		fmt.Fprint(a.stdout, leaveScreen)
+	}, func() {
+		fmt.Fprint(a.stdout, enterScreen)
+		drawing.Unlock()
+		out.wake()
+	})()
 	var last []change
 	var before snapshot
 	for {
@@ -259,7 +269,10 @@ func (c *watchCmd) screen(a *app, client *mongolock.Client, p *printer, out *loo
 		changed := len(last) > known
 		last = last[max(0, len(last)-5):]
 		before = now
-		if err := c.draw(a, p, now, last, status); err != nil {
+		drawing.Lock()
+		err = c.draw(a, p, now, last, status)
+		drawing.Unlock()
+		if err != nil {
 			return err
 		}
 		if !out.wait(a.ctx, changed) {
