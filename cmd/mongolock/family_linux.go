@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -36,11 +37,27 @@ func startedUnder(group int, mark string) group {
 }
 
 // members returns those that live. Without /proc it returns an error.
-func (f *family) members() ([]process, error) {
-	all, err := processes()
-	if err != nil {
-		return nil, err
+//
+// A process that starts another and ends while /proc is read may be missed with that one, which is new in the next list.
+func (f *family) members() (living []process, err error) {
+	known := map[string]bool{}
+	for range 10 { // others start processes, too
+		pids, err := processIDs()
+		if err != nil {
+			return nil, err
+		}
+		pids = slices.DeleteFunc(pids, func(pid string) bool { return known[pid] })
+		if living = f.among(processesOf(pids)); len(living) > 0 || len(pids) == 0 {
+			break
+		}
+		for _, pid := range pids {
+			known[pid] = true
+		}
 	}
+	return living, nil
+}
+
+func (f *family) among(all []process) (living []process) {
 	children := map[int][]process{}
 	var found []process
 	is := map[int]bool{}
@@ -63,14 +80,13 @@ func (f *family) members() ([]process, error) {
 		}
 	}
 	clear(f.known)
-	var living []process
 	for _, p := range found {
 		if !p.dead() {
 			f.known[p.pid] = p.born
 			living = append(living, p)
 		}
 	}
-	return living, nil
+	return living
 }
 
 // marked reports whether a process has the mark in its environment, as far as this user may read that.
@@ -130,23 +146,25 @@ func (p process) signal(all []syscall.Signal) error {
 	return nil
 }
 
-// processes returns all processes of this machine, or container.
-func processes() (all []process, err error) {
+// processIDs returns those of all processes of this machine, or container.
+func processIDs() (pids []string, err error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
 	}
 	defer proc.Close()
 	names, err := proc.Readdirnames(-1)
-	for _, name := range names {
-		if name[0] < '0' || name[0] > '9' {
-			continue
-		}
-		if p, ok := processOf(name); ok {
+	return slices.DeleteFunc(names, func(name string) bool { return name[0] < '0' || name[0] > '9' }), err
+}
+
+// processesOf returns the processes that are still there.
+func processesOf(pids []string) (all []process) {
+	for _, pid := range pids {
+		if p, ok := processOf(pid); ok {
 			all = append(all, p)
 		}
 	}
-	return all, err
+	return all
 }
 
 // processOf reads what the kernel says of a process. It leaves out its name, which may contain anything.

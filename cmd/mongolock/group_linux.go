@@ -39,8 +39,8 @@ func continuable() bool {
 // reap waits for the zombies that this process has inherited, which nobody else waits for: all of
 // its children but those two.
 func reap(command int, guard func() int) {
-	all, _ := processes() // without /proc none is known
-	for _, p := range all {
+	pids, _ := processIDs() // without /proc none is known
+	for _, p := range processesOf(pids) {
 		if p.state == 'Z' && p.parent == os.Getpid() && p.pid != command && p.pid != guard() {
 			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 		}

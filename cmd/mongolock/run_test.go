@@ -44,6 +44,7 @@ var leavers = map[string]string{
 	"a session":         `setsid bash -c 'trap "" TERM; beat child' & beat parent`,
 	"a daemon":          `(setsid bash -c 'trap "" TERM; beat child' &); beat parent`,
 	"no environment":    `env -i PATH="$PATH" setsid bash -c "$(declare -f beat); trap '' TERM; beat child" & beat parent`,
+	"a chain":           `chain() { date +%s%N >> child; sleep 0.02; [ -e over ] || setsid bash -c chain & }; export -f chain; (setsid bash -c chain &); beat parent`,
 	"another namespace": `unshare -pf --mount-proc setsid bash -c 'trap "" TERM; beat child' & beat parent`,
 }
 
