@@ -81,11 +81,6 @@ func (h *hub) wrote(ctx context.Context, heard bool) {
 	if !heard || h.feed == nil {
 		return
 	}
-	h.announce(ctx)
-}
-
-// announce sends a notice to other processes.
-func (h *hub) announce(ctx context.Context) {
 	notice := store.Notice{Topic: topicPaths, Key: h.tree.name, Kind: kindChanged}
 	h.tree.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyFor)

@@ -170,7 +170,7 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 			told = told || gone
 		}
 		if told {
-			w.tree.hub.announce(ctx)
+			w.tree.hub.wrote(ctx, true)
 		}
 		if len(over) < soonEnough {
 			return next, nil

@@ -45,7 +45,7 @@ func keptOut(r Request, reserved []reservation, now interval) (first []reservati
 	return first
 }
 
-// A waiter is one LockWait. Its methods may be called on nil: a request that does not wait.
+// A waiter is one LockWait. A request that does not wait has a nil one.
 type waiter struct {
 	id    string
 	since time.Time
@@ -53,7 +53,6 @@ type waiter struct {
 	slept func(error) // tells the observer that it waits no more; nil: it has not slept yet
 
 	mu       sync.Mutex // protects the rest
-	asking   bool       // an attempt is under way, perhaps one that its caller has left
 	over     bool       // LockWait has returned
 	reserves bool       // its reservation may be in the tree
 }
@@ -108,33 +107,20 @@ func (w *waiter) wakes() time.Duration {
 	return pollLive
 }
 
-// asks and asked stand around an attempt. asked reports whether the attempt has to remove a
-// reservation, because the caller has left.
-func (w *waiter) asks() {
-	if w == nil {
-		return
-	}
+// left reports, after an attempt, whether LockWait has returned meanwhile, so that a reservation of the
+// attempt is to be removed.
+func (w *waiter) left() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asking = true
-}
-
-func (w *waiter) asked() (leaves bool) {
-	if w == nil {
-		return false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asking = false
 	return w.over && w.reserves
 }
 
-// ends records that LockWait returns, and reports whether a reservation is left to remove.
-func (w *waiter) ends() (leaves bool) {
+// ends records that LockWait returns, and reports whether there may be a reservation to remove.
+func (w *waiter) ends() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
-	return w.reserves && !w.asking
+	return w.reserves
 }
 
 // ended ends a waiter, whether it was served or gave up.

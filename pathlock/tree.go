@@ -100,9 +100,8 @@ func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
 func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w *waiter) (Lock, error) {
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
 	return t.write(ctx, func(ctx context.Context) outcome {
-		w.asks()
 		o := t.store.lock(ctx, r, l, w)
-		if w.asked() {
+		if w != nil && w.left() {
 			t.unreserve(w)
 		}
 		return o
