@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -167,12 +168,7 @@ func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 		if err == nil {
 			t.hub.wrote(whole, true)
 		}
-		if settled || errors.Is(err, ErrForeign) {
-			return
-		}
-		select {
-		case <-time.After(pause):
-		case <-whole.Done():
+		if settled || errors.Is(err, ErrForeign) || !backoff.Sleep(whole, pause) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
@@ -200,14 +201,7 @@ func (h *Hold) due() monotonic.Moment {
 func (h *Hold) keep(ctx context.Context) {
 	timeout, clock := h.Lock.Timeout, &h.tree.clock
 	for next := h.due(); ; {
-		timer := time.NewTimer(max(time.Millisecond, min(clock.Until(next), h.Remaining(), time.Second)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-		if h.Err() != nil {
+		if !backoff.Sleep(ctx, max(time.Millisecond, min(clock.Until(next), h.Remaining(), time.Second))) || h.Err() != nil {
 			return
 		}
 		if clock.Now() < next {
@@ -319,25 +313,27 @@ func (h *Hold) Release() error { return h.finish(mongolock.ErrReleased) }
 // Detach ends the hold and leaves the lock, which lasts for its timeout from the last refresh on: with
 // Resume, any process that has the token goes on with it.
 func (h *Hold) Detach() error {
-	err := h.Err()
-	if h.end(mongolock.ErrDetached) {
-		err = nil
+	if !h.quit(mongolock.ErrDetached) {
+		return h.Err()
 	}
-	h.stop()
-	h.work.Wait()
-	return err
+	return nil
 }
 
 // finish ends the hold for a reason, and releases the lock.
 func (h *Hold) finish(why error) error {
-	_ = h.Err() // it may be lost by now
-	ended := h.end(why)
-	h.stop()
-	h.work.Wait()
-	if !ended {
+	if !h.quit(why) {
 		return nil
 	}
 	return h.giveBack()
+}
+
+// quit ends the hold for a reason, unless it has ended, and waits for the end of its refreshing.
+func (h *Hold) quit(why error) (ended bool) {
+	_ = h.Err() // it may be lost by now
+	ended = h.end(why)
+	h.stop()
+	h.work.Wait()
+	return ended
 }
 
 // giveBack releases the lock. If a reply is lost it asks again.

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
@@ -85,9 +86,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 	if w.until, err = w.leaveWord(ctx, fieldWatched, nil); err != nil {
 		return nil, err
 	}
-	select {
-	case <-time.After(wordSettled):
-	case <-ctx.Done():
+	if !backoff.Sleep(ctx, wordSettled) {
 		return nil, context.Cause(ctx)
 	}
 	if err := w.sample(ctx, nil); err != nil {
