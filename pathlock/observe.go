@@ -19,12 +19,7 @@ const pkg = "pathlock"
 // (OpRelease). Their key is the tree's name and the path; tokens are never shown. There is no
 // OpHold, because any process with a lock's token may use the lock.
 func WithObserver(o mongolock.Observer) Option {
-	return option(func(t *Tree) error {
-		if t.seen.observer = o; o == nil {
-			return errors.New("pathlock: WithObserver(nil): must not be nil")
-		}
-		return nil
-	})
+	return option(func(t *Tree) error { t.seen.observer = o; return notNil("WithObserver", o == nil) })
 }
 
 // seen holds what observers see of a tree.
@@ -38,18 +33,9 @@ type seen struct {
 }
 
 func (s *seen) start(t *Tree) {
-	s.waiters = make(map[*waiter]bool)
-	if s.observer == nil {
-		return
-	}
+	s.waiters, s.unwatch = make(map[*waiter]bool), func() {}
 	if o, ok := s.observer.(mongolock.StatsObserver); ok {
 		s.unwatch = o.Watch(t.Stats)
-	}
-}
-
-func (s *seen) stop() {
-	if s.unwatch != nil {
-		s.unwatch()
 	}
 }
 

@@ -192,6 +192,6 @@ func (t *Tree) Close() error {
 	timer := time.AfterFunc(callBound, t.background.Cut)
 	t.background.Wait()
 	timer.Stop()
-	t.seen.stop()
+	t.seen.unwatch()
 	return nil
 }
