@@ -78,6 +78,12 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 		{update(1, byX, d("$rename", d("x", "_fence"))), "touches"},
 		{update(1, byX, raw(t, d("$rename", d("x", "_fence")))), "touches"},
 		{update(1, byX, set("epoch", 2), fence.Field("epoch")), "touches"},
+		{update(1, byX, d("$set", []byte(raw(t, d("a", 1))))), "$set is a []uint8"},
+		{update(1, byX, d("$set", ownBytes(raw(t, d("a", 1))), "$max", d("b", 1))), "$set is a fence_test.ownBytes"},
+		{update(1, byX, d("$set", tagged{1})), "touches"},
+		{update(1, byX, d("$set", &tagged{1}, "$max", d("b", 1))), "touches"},
+		{replace(tagged{1}), "_fence"},
+		{insert(&tagged{1}), "_fence"},
 		{update(1, byX, mongo.Pipeline{set("_fence", 2)}), "touches"},
 		{update(1, byX, bson.A{d("$addFields", d("_fence", 2))}), "touches"},
 		{update(1, byX, bson.A{d("$unset", "_fence")}), "touches"},
@@ -119,6 +125,11 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 type label string
 
 func (l label) String() string { return "<" + string(l) + ">" }
+
+// tagged has a field that is the token's for a client with UseJSONStructTags.
+type tagged struct {
+	F int `json:"_fence"`
+}
 
 // broken is an option of the driver that fails.
 type broken struct{}

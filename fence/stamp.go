@@ -147,10 +147,8 @@ func (w *write) stampDocument(doc any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fence: the document: %w", err)
 	}
-	for _, e := range elements {
-		if w.touches(e.Key) {
-			return nil, fmt.Errorf("fence: the document has the field %s, which holds the token", w.field)
-		}
+	if w.touchedIn(doc, elements) {
+		return nil, fmt.Errorf("fence: the document has the field %s, which holds the token", w.field)
 	}
 	return with(doc, elements, w.field, w.token)
 }
@@ -217,16 +215,29 @@ func (w *write) checkOperator(e bson.E) error {
 	if err != nil {
 		return fmt.Errorf("fence: the update: %s: %w", e.Key, err)
 	}
-	for _, f := range fields {
-		if w.touches(f.Key) || e.Key == "$rename" && w.touches(text(f.Value)) {
-			return w.errTouched(e.Key)
-		}
+	if kind, _, err := bson.MarshalValue(e.Value); err == nil && kind == bson.TypeBinary {
+		return fmt.Errorf("fence: the update: %s is a %T, which the driver sends as bytes: use a bson.Raw", e.Key, e.Value)
+	}
+	renames := func(f bson.E) bool { return e.Key == "$rename" && w.touches(text(f.Value)) }
+	if w.touchedIn(operand(e.Value), fields) || slices.ContainsFunc(fields, renames) {
+		return w.errTouched(e.Key)
 	}
 	return nil
 }
 
 func (w *write) errTouched(by string) error {
 	return fmt.Errorf("fence: the update's %s touches the field %s, which holds the token", by, w.field)
+}
+
+// touchedIn reports whether a document that has those elements has the field, by whichever tags of a struct.
+func (w *write) touchedIn(doc any, elements bson.D) bool {
+	if encodedByDriver(doc) {
+		if raw, ok := marshalByJSON(doc); ok {
+			byJSON, _ := fromRaw(raw)
+			elements = append(slices.Clip(elements), byJSON...)
+		}
+	}
+	return slices.ContainsFunc(elements, func(e bson.E) bool { return w.touches(e.Key) })
 }
 
 // touches reports whether path leads to the field or into it.
