@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -68,7 +69,8 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 		jobs, err := schedule.New(db.Collection("jobs"), schedule.WithOwner("o"+evil))
 		require.NoError(t, err)
 		ran := make(chan struct{})
-		require.NoError(t, jobs.Add(key, schedule.At(time.Now().Add(500*time.Millisecond)), func(context.Context, schedule.Run) error { close(ran); return errors.New("e" + evil) }))
+		began := sync.OnceFunc(func() { close(ran) }) // on a busy machine it is repeated
+		require.NoError(t, jobs.Add(key, schedule.At(time.Now().Add(500*time.Millisecond)), func(context.Context, schedule.Run) error { began(); return errors.New("e" + evil) }))
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		go func() { _ = jobs.Run(running); close(ended) }()
