@@ -131,7 +131,7 @@ SAME     ?= 200
 CONTROLS ?=
 .PHONY: simulate
 simulate: ## test: SEEDS=2000 histories, jobs too; MIXED=1000; CONTROLS=1
-	$(if $(CONTROLS),,go test ./schedule -run '^TestNoSeedBreaksTheFateOfADueTime$$' -timeout 0 -schedule.seeds $(SEEDS) -schedule.first $(FIRST))
+	$(if $(CONTROLS),,go test ./schedule/internal/simulated -run '^TestNoSeedBreaksTheFateOfADueTime' -timeout 0 -schedule.seeds $(SEEDS) -schedule.first $(FIRST))
 	go test $(FAULTS) ./internal/test/simulation -v $(if $(CONTROLS),-run '^TestControl' -timeout 30m -sim.search,\
 		-run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)$(if $(MIXED), -sim.mixed $(MIXED)))
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 // dying begins a run at 10 s in a process whose connection to the store is cut at 12 s.
@@ -23,14 +24,14 @@ func dying(c *cluster, opts ...schedule.JobOption) (dead, other *process) {
 	}, opts...).start()
 	c.sleep(9 * time.Second)
 	other = c.process(2).add("job", schedule.Every(10*time.Second), time.Second, opts...).start()
-	other.link.fail(func(call string) (error, error) {
+	other.link.Fail(func(call string) (error, error) {
 		if call == "claim" && time.Since(c.begin) < 10001*time.Millisecond {
 			time.Sleep(time.Millisecond) // the other gets the first fire
 		}
 		return nil, nil
 	})
 	c.sleep(3 * time.Second)
-	dead.link.cut()
+	dead.link.Cut()
 	return dead, other
 }
 
@@ -82,9 +83,9 @@ func TestARunThatLostItsLeaseIsRepeatedAtOnce(t *testing.T) {
 				for i := range processes {
 					p := c.process(i).add("job", schedule.Every(time.Hour), 20*time.Second,
 						schedule.With(mongolock.TTL(6*time.Second)))
-					p.link.fail(func(call string) (before, after error) {
+					p.link.Fail(func(call string) (before, after error) {
 						if now := time.Since(c.begin); call == "renew" && now < time.Hour+10*time.Second {
-							return errCut, nil // everything else arrives, the end of the run too
+							return jobstest.ErrCut, nil // everything else arrives, the end of the run too
 						}
 						return nil, nil
 					})
@@ -114,7 +115,7 @@ func TestAJobThatKillsItsProcessIsTriedThreeTimes(t *testing.T) {
 			p := c.process(i, schedule.WithJitter(time.Second))
 			p.job("deadly", schedule.Every(time.Minute), func(ctx context.Context, run schedule.Run) error {
 				if run.Due.Sub(c.begin) == time.Minute {
-					p.link.cut()
+					p.link.Cut()
 				}
 				<-ctx.Done()
 				return nil
@@ -141,16 +142,16 @@ func TestARunThatWasStoppedThreeTimesIsNotGivenUp(t *testing.T) {
 						case r.Attempt > 4 || r.Attempt == 4 && !dies:
 							return nil
 						case r.Attempt == 4:
-							p.link.cut()
+							p.link.Cut()
 						}
 						<-ctx.Done()
 						return ctx.Err()
 					}, schedule.With(mongolock.TTL(6*time.Second)))
 					lost := dies || deploy != 3
-					p.link.fail(func(call string) (before, after error) {
+					p.link.Fail(func(call string) (before, after error) {
 						if call == "claim" && !lost {
 							lost = true
-							return nil, errCut
+							return nil, jobstest.ErrCut
 						}
 						return nil, nil
 					})
@@ -176,10 +177,10 @@ func TestADueTimeThatIsGivenUpIsToldAlthoughTheReplyIsLost(t *testing.T) {
 		told := &notebook{begin: c.begin}
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		lost := false
-		p.link.fail(func(call string) (before, after error) {
+		p.link.Fail(func(call string) (before, after error) {
 			if call == "end" && !lost {
 				lost = true
-				return nil, errCut
+				return nil, jobstest.ErrCut
 			}
 			return nil, nil
 		})
@@ -198,15 +199,15 @@ func TestADueTimeThatIsGivenUpIsToldOnce(t *testing.T) {
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		q := c.process(2, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		lost := false
-		p.link.fail(func(call string) (before, after error) {
+		p.link.Fail(func(call string) (before, after error) {
 			if call == "claim" && !lost {
 				lost = true
 				time.Sleep(10 * time.Millisecond) // virtual: the other one's is applied meanwhile
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			}
 			return nil, nil
 		})
-		q.link.fail(func(call string) (before, after error) {
+		q.link.Fail(func(call string) (before, after error) {
 			if call == "claim" {
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -229,10 +230,10 @@ func TestADueTimeThatCannotBeGivenUpYetIsGivenUpLater(t *testing.T) {
 		told := &notebook{begin: c.begin}
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second, schedule.Beside())
 		failed := 0
-		p.link.fail(func(call string) (before, after error) {
+		p.link.Fail(func(call string) (before, after error) {
 			if call == "end" && failed < 2 {
 				failed++
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			}
 			return nil, nil
 		})
@@ -252,15 +253,15 @@ func TestAStopCountsOnceAmongTheAttempts(t *testing.T) {
 		for nr := 1; nr < 8; nr++ {
 			q := c.process(nr)
 			lost := 0
-			q.link.fail(func(call string) (before, after error) {
+			q.link.Fail(func(call string) (before, after error) {
 				if call == "claim" && nr == 1 && lost < 2 {
 					lost++
-					return nil, errCut
+					return nil, jobstest.ErrCut
 				}
 				return nil, nil
 			})
 			q.job("job", atThree, func(ctx context.Context, _ schedule.Run) error {
-				q.link.cut()
+				q.link.Cut()
 				<-ctx.Done()
 				return ctx.Err()
 			}).start()
@@ -312,7 +313,7 @@ func TestARunThatWasRenewedSinceItWasReadIsNotGivenUp(t *testing.T) {
 		run := c.third(6*time.Second, time.Hour)
 		p := c.process(1, schedule.WithWorkers(1))
 		p.link.To = nowAhead{c.store, 10 * time.Second}
-		p.link.fail(func(call string) (before, after error) {
+		p.link.Fail(func(call string) (before, after error) {
 			if call == "read" {
 				time.Sleep(time.Second) // virtual: the other job's due time comes meanwhile
 			}
@@ -340,13 +341,13 @@ func TestARunWhoseRepetitionIsUndoneLateIsRepeatedSoon(t *testing.T) {
 		p.end()
 		q := c.process(2).add("nightly", atThree, 10*time.Minute)
 		lost := false
-		q.link.fail(func(call string) (before, after error) {
+		q.link.Fail(func(call string) (before, after error) {
 			switch {
 			case call == "claim" && !lost:
 				lost = true
-				return nil, errCut
+				return nil, jobstest.ErrCut
 			case call == "undo" && time.Since(c.begin) < 3*time.Hour+time.Minute+4*time.Second:
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			}
 			return nil, nil
 		})
@@ -369,7 +370,7 @@ func TestARunsContextEndsBeforeAnotherRunCanBegin(t *testing.T) {
 			return nil
 		}, schedule.With(mongolock.TTL(6*time.Second))).start()
 		c.sleep(12 * time.Second)
-		dead.link.cut()
+		dead.link.Cut()
 		c.sleep(10 * time.Second)
 		dead.stop()
 		<-dead.over

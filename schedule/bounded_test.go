@@ -75,7 +75,7 @@ func TestACallThatIsNotAnsweredHoldsNothingUpForLong(t *testing.T) {
 			store, p := setUp(c)
 			c.process(2).add("job", schedule.Every(time.Minute), time.Second).start() // claims first
 			synctest.Wait()
-			p.link.delay(time.Millisecond)
+			p.link.Delay(time.Millisecond)
 			p.start()
 			c.until(61 * time.Second)
 			hangs(store, "read")
@@ -124,12 +124,12 @@ func TestACallThatIsNotAnsweredHoldsNothingUpForLong(t *testing.T) {
 // Forget is for a job that no process has any more. A read that was under way when it was removed
 // must not bring its document back.
 func TestAJobThatIsForgottenDuringAReadIsNotRegisteredAgain(t *testing.T) {
-	for name, err := range map[string]error{"that fails": errCut, "that succeeds": nil} {
+	for name, err := range map[string]error{"that fails": jobstest.ErrCut, "that succeeds": nil} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				p := c.process(1).add("job", schedule.Every(time.Hour), time.Second).add("other", schedule.Every(time.Hour), time.Second)
 				var removed atomic.Bool
-				p.link.fail(func(call string) (before, after error) {
+				p.link.Fail(func(call string) (before, after error) {
 					if call == "read" && !removed.Swap(true) {
 						assert.True(c, p.Remove("job"))
 						assert.ErrorIs(c, p.Forget(c.Context(), "job"), schedule.ErrUnknown)

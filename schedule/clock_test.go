@@ -25,11 +25,11 @@ func clockAhead(c *cluster, by time.Duration, restart bool, told *notebook, opts
 	set := func(d time.Duration) {
 		for _, p := range []*process{one, two} {
 			if !restart {
-				p.link.setClock(d, 0)
+				p.link.SetClock(d, 0)
 				continue
 			}
 			p.end()
-			p.link.setClock(d, 0)
+			p.link.SetClock(d, 0)
 			p.start()
 		}
 	}
@@ -70,7 +70,7 @@ func TestAFireThatIsFarInTheFutureByTheReplyToItsClaimIsGivenBack(t *testing.T) 
 		told := &notebook{begin: c.begin}
 		p := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second).add("other", schedule.Every(time.Hour), time.Second).start()
 		c.until(2*time.Hour + 30*time.Minute)
-		p.link.setClock(0, -month) // its samples are from when the clock was ahead
+		p.link.SetClock(0, -month) // its samples are from when the clock was ahead
 		c.until(9*time.Hour + 30*time.Minute)
 		p.end()
 		var hours []int
@@ -93,7 +93,7 @@ func TestAFireThatIsClaimedEarlyByAProcessThatStopsRunsInAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				p := c.process(1).add("job", atThree, time.Second, opts...)
-				p.link.setClock(0, -10*time.Second)
+				p.link.SetClock(0, -10*time.Second)
 				p.start()
 				c.until(3*time.Hour - 15*time.Second)
 				q := c.process(2).add("job", atThree, time.Second, opts...).start()
@@ -139,16 +139,16 @@ func TestControlAJobStaysSilentIfDecidedIsNotTakenBack(t *testing.T) {
 func TestAProcessWithAnOldSampleOfTheClockTakesNothingBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process(1, schedule.WithLogger(slog.New(slog.DiscardHandler))).add("job", schedule.Every(time.Hour), time.Second)
-		p.link.setClock(month, 0)
+		p.link.SetClock(month, 0)
 		p.start()
 		c.until(3*time.Hour + 30*time.Minute)
 		q := c.process(2).add("job", schedule.Every(time.Hour), time.Second)
-		q.link.setClock(month, month)
+		q.link.SetClock(month, month)
 		q.start()
 		c.until(10*time.Hour + 30*time.Minute)
 		p.end()
 		q.end()
-		assert.Positive(c, q.link.counted()["claim"])
+		assert.Positive(c, q.link.Counted()["claim"])
 		runs := c.took()
 		assert.Len(c, runs, 10)
 		for i, run := range runs[1:] {
@@ -169,9 +169,9 @@ func TestARunWhoseLeaseIsLostBeforeItsDueTimeDoesNotBegin(t *testing.T) {
 				p.add("job", schedule.Every(time.Minute), 10*time.Second, opts...).start()
 				q := c.process(2).add("job", schedule.Every(time.Minute), 10*time.Second, opts...).start()
 				c.until(42 * time.Second)
-				p.link.cut()
+				p.link.Cut()
 				c.until(back)
-				p.link.fail(nil)
+				p.link.Fail(nil)
 				c.until(85 * time.Second)
 				for _, run := range c.took() {
 					assert.False(c, run.by == 1 && run.at == time.Minute, "%s, back at %v: it began", name, back)

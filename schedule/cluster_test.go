@@ -2,7 +2,6 @@ package schedule_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,140 +17,6 @@ import (
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
-
-// A link is a process's way to the store. It counts the calls, and fails on command.
-type link struct {
-	jobstest.Store
-
-	mu    sync.Mutex
-	calls map[string]int
-	reply time.Duration                           // how long the reply of a claim takes
-	skew  time.Duration                           // how far the store's clock is ahead
-	old   time.Duration                           // how far the process's samples of it are behind
-	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
-	late  func(call string) time.Duration         // positive: the call fails now, and is applied that much later, or once more
-}
-
-func newLink(to jobs.Store) *link {
-	l := &link{calls: map[string]int{}}
-	l.Store = jobstest.Store{To: to, Through: l.through}
-	return l
-}
-
-func (l *link) through(_ context.Context, c jobstest.Call, send func() error) error {
-	l.mu.Lock()
-	if c.Op != "changed" { // a poll every 30 s, whatever the jobs do (TestAProcessAsksEvery30Seconds)
-		l.calls[c.Op]++
-	}
-	fault, reply, late := l.fault, l.reply, l.late
-	l.mu.Unlock()
-	if late != nil {
-		if d := late(c.Op); d > 0 {
-			if d.Milliseconds()%2 == 0 {
-				_ = send()
-			}
-			time.AfterFunc(d, func() { _ = send() })
-			return errCut
-		}
-	}
-	if c.Op == "claim" {
-		defer time.Sleep(reply)
-	}
-	if fault == nil {
-		return send()
-	}
-	before, after := fault(c.Op)
-	if before != nil {
-		return before
-	}
-	return errors.Join(send(), after)
-}
-
-// fail has fault decide about each call from now on; nil ends that.
-func (l *link) fail(fault func(call string) (before, after error)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fault = fault
-}
-
-var errCut = errors.New("the connection is cut")
-
-// cut makes every call fail from now on.
-func (l *link) cut() { l.fail(func(string) (error, error) { return errCut, nil }) }
-
-// delay makes a claim take effect that much later from now on.
-func (l *link) delay(d time.Duration) {
-	l.fail(func(call string) (error, error) {
-		if call == "claim" {
-			time.Sleep(d)
-		}
-		return nil, nil
-	})
-}
-
-// delayReply makes the reply of a claim arrive that much after the claim was applied.
-func (l *link) delayReply(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reply = d
-}
-
-// counted returns the calls since it was last asked.
-func (l *link) counted() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was := l.calls
-	l.calls = map[string]int{}
-	return was
-}
-
-func (l *link) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err error) {
-	l.mu.Lock()
-	if c.Dead != nil {
-		dead := *c.Dead
-		dead.ExpireAt = dead.ExpireAt.Add(-l.skew) // as Read has shown it
-		c.Dead = &dead
-	}
-	l.mu.Unlock()
-	won, err = l.Store.Claim(ctx, c)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	won.Began = won.Began.Add(l.skew)
-	if err == nil {
-		l.old = 0 // the reply is a sample
-	}
-	return won, err
-}
-
-func (l *link) Read(ctx context.Context, names []string, detail jobs.Detail) (all []jobs.State, err error) {
-	all, err = l.Store.Read(ctx, names, detail)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range all {
-		if detail == jobs.WithPast {
-			l.old = 0 // it asks for the time
-		}
-		all[i].Now = all[i].Now.Add(l.skew - l.old)
-		for n := range all[i].Runs {
-			all[i].Runs[n].ExpireAt = all[i].Runs[n].ExpireAt.Add(l.skew)
-		}
-	}
-	return all, err
-}
-
-func (l *link) Now() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Store.Now().Add(l.skew - l.old)
-}
-
-// setClock sets how far the store's clock is ahead of the real time, and how far behind it
-// this process's samples of it are.
-func (l *link) setClock(ahead, behind time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.skew, l.old = ahead, behind
-}
 
 // A cluster is a store and the processes on it, in virtual time.
 type cluster struct {
@@ -182,7 +47,7 @@ func inCluster(t *testing.T, body func(c *cluster)) {
 type process struct {
 	*schedule.Scheduler
 	cluster *cluster
-	link    *link
+	link    *jobstest.Link
 	nr      int
 	stop    context.CancelFunc
 	over    chan error
@@ -190,7 +55,7 @@ type process struct {
 
 func (c *cluster) process(nr int, opts ...schedule.Option) *process {
 	c.Helper()
-	p := &process{cluster: c, link: newLink(c.store), nr: nr, over: make(chan error, 1)}
+	p := &process{cluster: c, link: jobstest.NewLink(c.store), nr: nr, over: make(chan error, 1)}
 	opts = append([]schedule.Option{
 		schedule.WithOwner(fmt.Sprintf("process-%d", nr)), schedule.WithLogger(slog.New(slog.DiscardHandler)),
 	}, opts...)

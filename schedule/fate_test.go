@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 // The reply to process 1's claim of 1:00 is lost, and its connection is back at 1:28. Process 2 runs 1:20 from
@@ -31,8 +33,8 @@ func TestAClaimThatIsFoundLateRunsBesideNoOther(t *testing.T) {
 		}
 		one := c.process(1).job("job", schedule.Every(20*time.Second), fn, opts...)
 		two := c.process(2).job("job", schedule.Every(20*time.Second), fn, opts...)
-		one.link.fail(losesAClaim(c, 88*time.Second))
-		two.link.delay(50 * time.Millisecond) // so process 1 is the first
+		one.link.Fail(losesAClaim(c, 88*time.Second))
+		two.link.Delay(50 * time.Millisecond) // so process 1 is the first
 		one.start()
 		two.start()
 		c.until(3 * time.Minute)
@@ -53,9 +55,9 @@ func TestARunWhoseEndCouldNotBeWrittenIsSettledSoon(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		opts := []schedule.JobOption{schedule.Beside(), schedule.With(mongolock.TTL(10 * time.Second))}
 		one := c.process(1).add("job", schedule.Every(time.Minute), 5*time.Second, opts...)
-		one.link.fail(func(string) (before, after error) {
+		one.link.Fail(func(string) (before, after error) {
 			if at := time.Since(c.begin); at > 2*time.Minute+2*time.Second && at < 2*time.Minute+42*time.Second {
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			}
 			return nil, nil
 		})
@@ -91,8 +93,8 @@ func TestAClaimThatIsUndoneLateKeepsItsDueTime(t *testing.T) {
 				opts := append(opts, schedule.Beside(), schedule.With(mongolock.TTL(30*time.Second)))
 				one := c.process(1, events).add("job", schedule.Every(10*time.Second), time.Second, opts...)
 				two := c.process(2, events).add("job", schedule.Every(10*time.Second), time.Second, opts...)
-				one.link.fail(losesAClaim(c, 75*time.Second))
-				two.link.delay(50 * time.Millisecond) // so process 1 is the first
+				one.link.Fail(losesAClaim(c, 75*time.Second))
+				two.link.Delay(50 * time.Millisecond) // so process 1 is the first
 				one.start()
 				two.start()
 				c.until(5 * time.Minute)
@@ -121,15 +123,15 @@ func TestWhatAClaimWithoutAReplyHasDroppedIsTold(t *testing.T) {
 			}
 		})).add("job", schedule.Every(5*time.Minute), time.Second, opts...)
 		claims := 0
-		two.link.fail(func(call string) (before, after error) {
+		two.link.Fail(func(call string) (before, after error) {
 			if call == "claim" {
 				claims++
 			}
 			switch at := time.Since(c.begin); {
 			case call == "claim" && claims == 1:
-				return nil, errCut
+				return nil, jobstest.ErrCut
 			case claims > 0 && at < 16*time.Minute+15*time.Second:
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			}
 			return nil, nil
 		})
@@ -165,7 +167,7 @@ func TestStopsDoNotCountAsDeathsHoweverShortThePastIs(t *testing.T) {
 			p := start(3)
 			c.until(24*time.Hour + 20*time.Minute)
 			over := make(chan struct{})
-			p.link.fail(func(string) (error, error) { <-over; return errCut, nil }) // it dies
+			p.link.Fail(func(string) (error, error) { <-over; return jobstest.ErrCut, nil }) // it dies
 			q := start(4)
 			c.until(26 * time.Hour)
 			q.end()
@@ -195,9 +197,9 @@ func TestADueTimeThatWasToldAsTooLateDoesNotRun(t *testing.T) {
 				told += e.Count
 			}
 		})).add("job", schedule.Every(5*time.Minute), time.Second, opts...)
-		two.link.fail(func(call string) (before, after error) {
+		two.link.Fail(func(call string) (before, after error) {
 			if at := time.Since(c.begin); call != "claim" && call != "read" && at < 12*time.Minute+15*time.Second {
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			}
 			return nil, nil
 		})
@@ -282,9 +284,9 @@ func TestNoDueTimeIsLostBetweenTwoPlans(t *testing.T) {
 				one := c.process(1, events).add("job", schedule.Every(20*time.Minute), takes, opts...)
 				two := c.process(2, events).add("job", schedule.Every(30*time.Minute), takes, opts...)
 				if name == "beside, late" {
-					two.link.fail(func(call string) (before, after error) {
+					two.link.Fail(func(call string) (before, after error) {
 						if at := time.Since(c.begin); at > 29*time.Minute && at < 41*time.Minute {
-							return errCut, nil
+							return jobstest.ErrCut, nil
 						}
 						return nil, nil
 					})
@@ -316,8 +318,52 @@ func losesAClaim(c *cluster, until time.Duration) func(call string) (before, aft
 		case at < time.Minute || at > until:
 			return nil, nil
 		case call == "claim" && at < 61*time.Second:
-			return nil, errCut // applied, the reply is lost
+			return nil, jobstest.ErrCut // applied, the reply is lost
 		}
-		return errCut, nil
+		return jobstest.ErrCut, nil
+	}
+}
+
+// Two processes do not know what became of their claims of one due time. The first one's was applied, and
+// is given back when the second has seen it; then the first dies.
+func TestADueTimeThatIsGivenBackAfterAnUnknownClaimRuns(t *testing.T) {
+	for name, opts := range lates {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				opts := append(slices.Clone(opts), schedule.With(mongolock.TTL(30*time.Second)))
+				one := c.process(1).add("job", schedule.Every(time.Minute), time.Second, opts...)
+				two := c.process(2).add("job", schedule.Every(time.Minute), time.Second, opts...)
+				claims := 0
+				one.link.Fail(func(call string) (before, after error) {
+					switch {
+					case time.Since(c.begin) < 2*time.Minute:
+						return nil, nil
+					case call == "claim":
+						return nil, jobstest.ErrCut
+					case call == "undo":
+						time.Sleep(3 * time.Second) // virtual, as all here
+						one.link.Cut()
+						return nil, nil
+					}
+					return nil, nil
+				})
+				two.link.Fail(func(call string) (before, after error) {
+					if call == "claim" && time.Since(c.begin) >= 2*time.Minute {
+						if claims++; claims == 1 {
+							time.Sleep(10 * time.Millisecond)
+							return jobstest.ErrCut, nil
+						}
+					}
+					return nil, nil
+				})
+				one.start()
+				two.start()
+				c.until(4*time.Minute + 30*time.Second)
+				one.stop()
+				two.end()
+				<-one.over
+				assert.Equal(c, seconds(60, 120, 180, 240), c.fires())
+			})
+		})
 	}
 }

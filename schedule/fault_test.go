@@ -9,23 +9,24 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 func TestAClaimWhoseReplyIsLostIsUndoneAndTheFireRunsOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
 		lost := 0
-		p.link.fail(func(call string) (error, error) {
+		p.link.Fail(func(call string) (error, error) {
 			if call == "claim" && lost < 3 {
 				lost++
-				return nil, errCut
+				return nil, jobstest.ErrCut
 			}
 			return nil, nil
 		})
 		c.sleep(25 * time.Second)
 		p.end()
 		assert.Equal(c, seconds(10, 20), c.fires())
-		assert.Equal(c, 3, p.link.counted()["undo"])
+		assert.Equal(c, 3, p.link.Counted()["undo"])
 	})
 }
 
@@ -33,13 +34,13 @@ func TestAFireWhoseLostClaimCannotBeUndoneRunsOnceTheClaimRanOut(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process(1).add("job", schedule.Every(time.Minute), time.Second, schedule.With(mongolock.TTL(5*time.Second))).start()
 		lost := false
-		p.link.fail(func(call string) (error, error) {
+		p.link.Fail(func(call string) (error, error) {
 			switch {
 			case call == "undo":
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			case call == "claim" && !lost:
 				lost = true
-				return nil, errCut
+				return nil, jobstest.ErrCut
 			}
 			return nil, nil
 		})
@@ -59,10 +60,10 @@ func TestAnEndThatIsWrittenLateCostsNoFire(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				p := c.process(1).add("job", schedule.Every(10*time.Second), 9500*time.Millisecond, opts...).start()
 				failed := 0
-				p.link.fail(func(call string) (error, error) {
+				p.link.Fail(func(call string) (error, error) {
 					if call == "end" && failed < 3 {
 						failed++
-						return errCut, nil
+						return jobstest.ErrCut, nil
 					}
 					return nil, nil
 				})
@@ -78,10 +79,10 @@ func TestTheEndOfARunIsWrittenThoughItsReplyIsLost(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
 		lost := false
-		p.link.fail(func(call string) (error, error) {
+		p.link.Fail(func(call string) (error, error) {
 			if call == "end" && !lost {
 				lost = true
-				return nil, errCut
+				return nil, jobstest.ErrCut
 			}
 			return nil, nil
 		})

@@ -55,7 +55,7 @@ func TestALateTimerCostsNoDueTime(t *testing.T) {
 				inCluster(t, func(c *cluster) {
 					first := true
 					p := c.process(1).add("tick", schedule.Every(time.Second), takes)
-					p.link.fail(func(call string) (error, error) {
+					p.link.Fail(func(call string) (error, error) {
 						if call == "claim" && first {
 							first = false
 							time.Sleep(late)
@@ -91,21 +91,21 @@ func TestAFireCostsEachProcessOneClaimAndTheLosersOneLook(t *testing.T) {
 		c.sleep(time.Minute)
 		two := c.process(2, schedule.WithJitter(time.Second)).add("job", schedule.Every(time.Hour), time.Second).start()
 		c.sleep(time.Minute)
-		one.link.counted()
-		two.link.counted()
+		one.link.Counted()
+		two.link.Counted()
 		for hour := 1; hour <= 24; hour++ {
 			c.until(time.Duration(hour)*time.Hour + time.Minute)
 			sum := map[string]int{}
 			for _, p := range []*process{one, two} {
-				for call, n := range p.link.counted() {
+				for call, n := range p.link.Counted() {
 					sum[call] += n
 				}
 			}
 			// A run of a second in a lease of 30 s is not renewed.
 			assert.Equal(c, map[string]int{"claim": 2, "end": 1, "read": 1}, sum, "hour %d", hour)
 			c.sleep(50 * time.Minute)
-			assert.Empty(c, one.link.counted(), "between fires")
-			assert.Empty(c, two.link.counted(), "between fires")
+			assert.Empty(c, one.link.Counted(), "between fires")
+			assert.Empty(c, two.link.Counted(), "between fires")
 		}
 		one.end()
 		two.end()
@@ -134,14 +134,14 @@ func TestTenFiresSendTheCommandsOfTheProtocol(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				wins := c.process(1).add("job", schedule.Every(time.Minute), try.takes, try.opts...).start()
 				loses := c.process(2).add("job", schedule.Every(time.Minute), try.takes, try.opts...)
-				loses.link.delay(time.Millisecond)
+				loses.link.Delay(time.Millisecond)
 				loses.start()
 				c.sleep(30 * time.Second)
-				wins.link.counted() // a look at all jobs
-				loses.link.counted()
+				wins.link.Counted() // a look at all jobs
+				loses.link.Counted()
 				c.sleep(10*time.Minute + 5*time.Second) // the last look comes 15 s after its fire
-				assert.Equal(c, try.wins, wins.link.counted(), "sent by the process that gets the fires")
-				assert.Equal(c, try.loses, loses.link.counted(), "sent by the other")
+				assert.Equal(c, try.wins, wins.link.Counted(), "sent by the process that gets the fires")
+				assert.Equal(c, try.loses, loses.link.Counted(), "sent by the other")
 				wins.end()
 				loses.end()
 			})

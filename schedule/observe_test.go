@@ -91,7 +91,7 @@ func TestAnObserverSeesARunThatWasLost(t *testing.T) {
 		seen := &ops{}
 		p := c.process(1, schedule.WithObserver(seen))
 		p.job("report", schedule.Every(time.Hour), func(ctx context.Context, _ schedule.Run) error {
-			p.link.cut()
+			p.link.Cut()
 			<-ctx.Done()
 			return nil
 		})

@@ -300,7 +300,7 @@ func TestARunThatDiesAndADueTimeThatItKept(t *testing.T) {
 		n.until(time.Hour + time.Minute)
 		second := n.up(2, time.Minute)
 		n.until(2*time.Hour + 3*time.Minute + 10*time.Second)
-		first.link.cut() // its run of 1:00 runs out within 30 s, by 2:03:40
+		first.link.Cut() // its run of 1:00 runs out within 30 s, by 2:03:40
 		n.until(4*time.Hour + 30*time.Minute)
 		first.stop()
 		<-first.over

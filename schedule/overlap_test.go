@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 func TestTheLatestOfTheDueTimesDuringARunFollowsIt(t *testing.T) {
@@ -59,7 +60,7 @@ func TestAProcessThatFellBehindAsksEverMoreRarelyWhileARunIsUnderWay(t *testing.
 				c.process(1).add("job", schedule.Every(time.Second), 9500*time.Millisecond, opts...).start()
 				behind := c.process(2).add("job", schedule.Every(time.Second), time.Second, opts...)
 				held := false
-				behind.link.fail(func(call string) (error, error) {
+				behind.link.Fail(func(call string) (error, error) {
 					if call == "claim" && !held {
 						held = true
 						time.Sleep(4500 * time.Millisecond)
@@ -68,7 +69,7 @@ func TestAProcessThatFellBehindAsksEverMoreRarelyWhileARunIsUnderWay(t *testing.
 				})
 				behind.start()
 				c.sleep(9900 * time.Millisecond)
-				sent := behind.link.counted()
+				sent := behind.link.Counted()
 				assert.Equal(c, 1, sent["claim"], "claims in the 4 s in which it was behind")
 				assert.GreaterOrEqual(c, sent["read"], 2)
 				assert.LessOrEqual(c, sent["read"], 10)
@@ -82,6 +83,7 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 	for _, pause := range []bool{true, false} {
 		for name, opts := range lates {
 			t.Run(fmt.Sprint(name, ", pause ", pause), func(t *testing.T) {
+				t.Parallel()
 				inCluster(t, func(c *cluster) {
 					p := c.process(1).add("job", schedule.Every(time.Hour), 150*time.Minute, opts...)
 					p.start()
@@ -90,19 +92,19 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 					if pause {
 						require.NoError(c, p.Pause(t.Context(), "job"))
 					} else {
-						cut["renew"], cut["end"] = errCut, errCut
+						cut["renew"], cut["end"] = jobstest.ErrCut, jobstest.ErrCut
 					}
-					p.link.fail(func(call string) (before, after error) {
+					p.link.Fail(func(call string) (before, after error) {
 						time.Sleep(time.Millisecond) // time goes on while a process asks on and on
 						return cut[call], nil
 					})
-					p.link.counted()
+					p.link.Counted()
 					for range 180 {
 						c.sleep(time.Minute)
-						sent := p.link.counted()
+						sent := p.link.Counted()
 						require.Less(c, sent["claim"]+sent["read"], map[bool]int{true: 5, false: 300}[pause], "in a minute, after %v", time.Since(c.begin))
 					}
-					p.link.fail(nil)
+					p.link.Fail(nil)
 					if pause {
 						require.NoError(c, p.Resume(t.Context(), "job"))
 					}
@@ -122,13 +124,13 @@ func TestADueTimeDuringARepeatedRunRunsToo(t *testing.T) {
 		opts := []schedule.JobOption{schedule.Each(), schedule.With(mongolock.TTL(1900 * time.Millisecond))}
 		dead := c.process(1).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...).start()
 		other := c.process(2).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...)
-		other.link.fail(func(string) (error, error) {
+		other.link.Fail(func(string) (error, error) {
 			time.Sleep(time.Millisecond) // it is always a little later than the first
 			return nil, nil
 		})
 		other.start()
 		c.sleep(2200 * time.Millisecond)
-		dead.link.cut()
+		dead.link.Cut()
 		c.sleep(7 * time.Second)
 		dead.stop()
 		other.end()

@@ -119,9 +119,9 @@ func TestRunNowIsFoundAfterAnOutage(t *testing.T) {
 		p := c.process(1).add("job", atThree, time.Minute).start()
 		c.until(time.Hour)
 		require.NoError(c, c.process(2).RunNow(t.Context(), "job"))
-		p.link.cut()
+		p.link.Cut()
 		c.sleep(10 * time.Minute)
-		p.link.fail(nil)
+		p.link.Fail(nil)
 		c.sleep(time.Minute)
 		assert.Equal(c, []time.Duration{time.Hour}, c.fires())
 		p.end()
@@ -209,7 +209,7 @@ func TestARunThatWasStoppedIsRepeatedByAnotherProcessSoon(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process(1).add("job", atThree, time.Hour).start()
 		q := c.process(2).add("job", atThree, time.Hour)
-		q.link.delay(50 * time.Millisecond) // so process 1 is the first
+		q.link.Delay(50 * time.Millisecond) // so process 1 is the first
 		q.start()
 		c.until(4*time.Hour - 40*time.Second)
 		p.end()

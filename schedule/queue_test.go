@@ -114,7 +114,7 @@ func TestFiresThatAnotherProcessRanAreNotMissed(t *testing.T) {
 		told := &notebook{begin: c.begin}
 		behind := c.process(1, told.options()...).add("job", schedule.Every(time.Hour), time.Second)
 		held := false
-		behind.link.fail(func(call string) (error, error) {
+		behind.link.Fail(func(call string) (error, error) {
 			if call == "claim" && !held {
 				held = true
 				time.Sleep(3*time.Hour + time.Minute)
@@ -211,7 +211,7 @@ func TestRunReturnsNilThoughTheDatabaseIsAwayWhenItEnds(t *testing.T) {
 			return nil
 		}).start()
 		c.sleep(70 * time.Second)
-		p.link.cut()
+		p.link.Cut()
 		c.sleep(time.Second)
 		p.end() // it asserts that Run has returned nil
 	})

@@ -143,11 +143,11 @@ func TestARunThatDiedUnderAtMostOnceIsToldOnce(t *testing.T) {
 		q, told := failing(c, 2, 1, opts...)
 		r, others := failing(c, 3, 1, opts...)
 		for _, p := range []*process{q, r} {
-			p.link.delay(time.Millisecond)
+			p.link.Delay(time.Millisecond)
 			p.start()
 		}
 		c.until(3*time.Hour + time.Minute)
-		dead.link.cut()
+		dead.link.Cut()
 		c.until(20 * time.Hour)
 		q.end()
 		r.end()

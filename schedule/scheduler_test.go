@@ -38,7 +38,7 @@ func TestTenThousandJobsAreServedByABoundedNumberOfGoroutines(t *testing.T) {
 		assert.Len(c, c.took(), 10_000)
 		// Each worker, and those before it that the scheduler has not let end yet: two, seldom three.
 		assert.LessOrEqual(c, most.Load(), int64(4*32), "goroutines during runs")
-		assert.Equal(c, map[string]int{"read": 10, "claim": 10_000, "end": 10_000, "register": 10_000}, p.link.counted())
+		assert.Equal(c, map[string]int{"read": 10, "claim": 10_000, "end": 10_000, "register": 10_000}, p.link.Counted())
 		p.end()
 		assert.Zero(c, p.Unsettled(), "claims that are still tracked")
 	})
@@ -139,7 +139,7 @@ func TestTheObserverIsToldTheFateOfEachFire(t *testing.T) {
 		p.job("job", schedule.Every(time.Minute), func(context.Context, schedule.Run) error { return failed }).start()
 		c.sleep(61 * time.Second)
 		q := c.process(2).add("job", schedule.Every(time.Minute), 0).start()
-		p.link.delay(time.Millisecond)
+		p.link.Delay(time.Millisecond)
 		c.sleep(60 * time.Second)
 		p.end()
 		q.end()

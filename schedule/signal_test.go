@@ -53,7 +53,7 @@ func TestARunWhoseProcessDiedIsOverdueUntilItIsRepeated(t *testing.T) {
 		p := c.process(1).add("job", atThree, time.Hour).start()
 		c.until(3*time.Hour + 10*time.Minute)
 		assert.Zero(c, seen(c).Overdue(), "of a run that goes on")
-		p.link.cut()
+		p.link.Cut()
 		died := seen(c).Runs[0].ExpireAt
 		p.end()
 		c.until(13 * time.Hour)

@@ -115,19 +115,19 @@ func TestAClaimThatMeetsAForeignDocumentSaysWhatToDo(t *testing.T) {
 // stoppedDuringItsClaim has two processes share a daily job. The claim of the first is
 // applied, that of the other is refused, and then the first is stopped before its reply
 // arrives: so its claim is undone. It returns the runs of the 12 hours after that.
-func stoppedDuringItsClaim(c *cluster, other func(l *link), opts ...schedule.JobOption) []string {
+func stoppedDuringItsClaim(c *cluster, other func(l *jobstest.Link), opts ...schedule.JobOption) []string {
 	const midnight = 24 * time.Hour
 	first := c.process(1).add("nightly", schedule.Every(midnight), time.Second, opts...)
-	first.link.delayReply(4 * time.Millisecond)
+	first.link.DelayReply(4 * time.Millisecond)
 	first.start()
 	second := c.process(2).add("nightly", schedule.Every(midnight), time.Second, opts...)
-	second.link.delay(time.Millisecond)
+	second.link.Delay(time.Millisecond)
 	second.start()
 	c.until(midnight - time.Minute)
 	other(second.link)
 	c.until(midnight + 2*time.Millisecond)
 	first.end()
-	sent := first.link.counted()
+	sent := first.link.Counted()
 	delete(sent, "register") // by one of the two
 	assert.Equal(c, map[string]int{"read": 1, "claim": 1, "undo": 1}, sent, "without the undo the test shows nothing")
 	c.until(midnight + 12*time.Hour)
@@ -143,7 +143,7 @@ func TestAFireThatAStoppingProcessGivesBackRunsInAnother(t *testing.T) {
 	for name, opts := range combinations() {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				runs := stoppedDuringItsClaim(c, func(*link) {}, opts...)
+				runs := stoppedDuringItsClaim(c, func(*jobstest.Link) {}, opts...)
 				assert.Equal(c, []string{"due time 24h0m0s by process 2, 15s after it"}, runs)
 			})
 		})
@@ -152,13 +152,13 @@ func TestAFireThatAStoppingProcessGivesBackRunsInAnother(t *testing.T) {
 
 func TestControlAProcessThatNeverLooksAgainLosesTheFireGivenBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		runs := stoppedDuringItsClaim(c, func(l *link) {
-			l.fail(func(call string) (error, error) {
+		runs := stoppedDuringItsClaim(c, func(l *jobstest.Link) {
+			l.Fail(func(call string) (error, error) {
 				switch call {
 				case "claim":
 					time.Sleep(time.Millisecond)
 				case "read":
-					return errCut, nil
+					return jobstest.ErrCut, nil
 				}
 				return nil, nil
 			})
@@ -171,7 +171,7 @@ func TestControlAProcessThatNeverLooksAgainLosesTheFireGivenBack(t *testing.T) {
 func TestOneLookServesAllJobsWhoseClaimsWereRefused(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first, second := c.process(1, schedule.WithWorkers(500)), c.process(2, schedule.WithWorkers(500))
-		second.link.delay(time.Millisecond)
+		second.link.Delay(time.Millisecond)
 		for i := range 500 {
 			name := fmt.Sprint("job-", i)
 			first.add(name, schedule.Every(time.Hour), time.Second)
@@ -180,9 +180,9 @@ func TestOneLookServesAllJobsWhoseClaimsWereRefused(t *testing.T) {
 		first.start()
 		second.start()
 		c.until(30 * time.Minute)
-		second.link.counted()
+		second.link.Counted()
 		c.until(90 * time.Minute)
-		assert.Equal(c, map[string]int{"claim": 500, "read": 1}, second.link.counted())
+		assert.Equal(c, map[string]int{"claim": 500, "read": 1}, second.link.Counted())
 		first.end()
 		second.end()
 	})
@@ -193,12 +193,12 @@ func TestAJobThatIsDueOftenIsReadOnceATTL(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first := c.process(1).add("job", schedule.Every(time.Second), time.Millisecond).start()
 		second := c.process(2).add("job", schedule.Every(time.Second), time.Millisecond)
-		second.link.delay(time.Millisecond)
+		second.link.Delay(time.Millisecond)
 		second.start()
 		c.until(500 * time.Millisecond)
-		second.link.counted()
+		second.link.Counted()
 		c.until(10*time.Minute + 500*time.Millisecond)
-		sent := second.link.counted()
+		sent := second.link.Counted()
 		assert.Equal(c, 600, sent["claim"])
 		assert.InDelta(c, 20, sent["read"], 1)
 		first.end()
@@ -211,16 +211,16 @@ func TestLooksThatFailAreRepeatedRarely(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first := c.process(1).add("job", schedule.Every(24*time.Hour), time.Second).start()
 		second := c.process(2).add("job", schedule.Every(24*time.Hour), time.Second)
-		second.link.delay(time.Millisecond)
+		second.link.Delay(time.Millisecond)
 		second.start()
 		c.until(24*time.Hour + time.Second)
-		second.link.counted()
-		second.link.fail(func(call string) (error, error) { return errors.New("away"), nil })
+		second.link.Counted()
+		second.link.Fail(func(call string) (error, error) { return errors.New("away"), nil })
 		c.sleep(30 * time.Minute)
-		assert.InDelta(c, 180, second.link.counted()["read"], 2)
-		second.link.fail(nil)
+		assert.InDelta(c, 180, second.link.Counted()["read"], 2)
+		second.link.Fail(nil)
 		c.sleep(time.Hour)
-		assert.Equal(c, map[string]int{"read": 1}, second.link.counted())
+		assert.Equal(c, map[string]int{"read": 1}, second.link.Counted())
 		first.end()
 		second.end()
 	})

@@ -29,6 +29,7 @@
 //	readlog.go     what the database did
 //	recording.go   what became of each command, for package trace
 //	updates.go     the same for documents that clients change with package doclock
+//	database.go    servers for tests that bring clients of their own (package schedule)
 //	paths*.go      the same for clients of package pathlock: a run, its users, its judge
 //
 // The same seed gives the same log, byte for byte. All chance depends on the seed and on who

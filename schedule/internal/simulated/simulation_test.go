@@ -1,4 +1,4 @@
-package schedule_test
+package simulated_test
 
 import (
 	"context"
@@ -7,19 +7,27 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside/above"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
+	"github.com/mongolock/mongolock/internal/test/simulation"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 var (
@@ -32,8 +40,23 @@ var (
 func TestNoSeedBreaksTheFateOfADueTime(t *testing.T) {
 	for seed := *simFirst; seed < *simFirst+seeds(48); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
+			t.Parallel()
+			synctest.Test(t, func(c *testing.T) {
 				h := simulate(c, seed, onMemory)
+				assert.Empty(c, h.judge(), "%v", h)
+			})
+		})
+	}
+}
+
+// On the store of New, over simulated servers.
+func TestNoSeedBreaksTheFateOfADueTimeOnMongoDB(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))                         // as in package simulation
+	for seed := *simFirst; seed < *simFirst+max(1, seeds(120)/20); seed++ { // each takes as long as twenty in memory
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			defer simulation.Seeded(seed)()
+			synctest.Test(t, func(c *testing.T) {
+				h := simulate(c, seed, onMongo)
 				assert.Empty(c, h.judge(), "%v", h)
 			})
 		})
@@ -53,14 +76,28 @@ func onMemory(h *history) func(nr int) jobs.Store {
 	return func(int) jobs.Store { return mem }
 }
 
+// onMongo returns the way of each process to simulated servers, by a driver of its own. They lose, delay and repeat
+// commands, and elect primaries: nothing else does. The history begins in 2026, before which tokens are negative.
+func onMongo(h *history) func(nr int) jobs.Store {
+	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
+	h.begin, h.weather = time.Now().UTC(), 0
+	h.servers = simulation.NewDatabase(h.seed, time.Hour, 10*time.Second)
+	return func(nr int) jobs.Store {
+		return &ledger{jobs.NewMongo(h.servers.Collection(nr), server.Monotonic()), h}
+	}
+}
+
 // A history is what became of one job's due times.
 type history struct {
-	*cluster
+	*testing.T
+	begin   time.Time
+	store   jobs.Store // as a person reads it
 	seed    uint64
 	rng     *rand.Rand
 	opts    jobOptions
 	plans   [2]schedule.Plan
-	weather int // of a thousand calls, so many are lost, and as many of the replies
+	weather int                  // of a thousand calls, so many are lost, and as many of the replies
+	servers *simulation.Database // nil: the store is in memory
 
 	mu      sync.Mutex // protects what follows
 	claims  []*granted
@@ -94,7 +131,7 @@ type bout struct {
 }
 
 func (h *history) String() string {
-	return fmt.Sprintf("seed %d: %+v, %v and %v, weather %d", h.seed, h.opts, h.plans[0], h.plans[1], h.weather)
+	return fmt.Sprintf("seed %d: %+v, %v and %v, weather %d, servers %v", h.seed, h.opts, h.plans[0], h.plans[1], h.weather, h.servers)
 }
 
 // A ledger notes what a store has granted.
@@ -115,6 +152,9 @@ func (l *ledger) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) 
 
 func (l *ledger) Undo(ctx context.Context, c jobs.Claim) (bool, error) {
 	settled, err := l.Store.Undo(ctx, c)
+	if l.h.servers != nil {
+		return settled, err
+	}
 	all, _ := l.Store.Read(context.WithoutCancel(ctx), []string{c.Job}, jobs.WithoutPast)
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -126,36 +166,99 @@ func (l *ledger) Undo(ctx context.Context, c jobs.Claim) (bool, error) {
 	return settled, err
 }
 
-// The calls that arrive late have contexts that have ended.
+// late returns the context of a call that may arrive late, when that of its caller has ended. It has a bound of its
+// own: a reply that is lost would hold it up for good.
+func late(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+}
 
 func (l *ledger) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (time.Duration, error) {
-	return l.Store.Renew(context.WithoutCancel(ctx), r, ttl, begun)
+	ctx, cancel := late(ctx)
+	defer cancel()
+	return l.Store.Renew(ctx, r, ttl, begun)
 }
 
 func (l *ledger) End(ctx context.Context, e jobs.End) error {
-	return l.Store.End(context.WithoutCancel(ctx), e)
+	ctx, cancel := late(ctx)
+	defer cancel()
+	return l.Store.End(ctx, e)
 }
 
 func (l *ledger) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
-	return l.Store.Plan(context.WithoutCancel(ctx), seen, plans)
+	ctx, cancel := late(ctx)
+	defer cancel()
+	return l.Store.Plan(ctx, seen, plans)
+}
+
+func (l *ledger) Change(ctx context.Context, name string, change jobs.Change) (bool, error) {
+	ctx, cancel := late(ctx)
+	defer cancel()
+	return l.Store.Change(ctx, name, change)
 }
 
 // Read notes the plans, whoever has changed them.
 func (l *ledger) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
+	ctx, cancel := late(ctx)
+	defer cancel()
 	all, err := l.Store.Read(ctx, names, detail)
-	if err == nil && len(all) > 0 {
+	if err == nil && len(all) > 0 && l.h.servers == nil { // what those show may be rolled back
 		l.h.mu.Lock()
 		defer l.h.mu.Unlock()
-		if s := all[0]; s.Edition > l.h.edition { // those before are not there any more, because they are decided
-			l.h.edition = s.Edition
-			l.h.spans = slices.DeleteFunc(l.h.spans, func(old jobs.Span) bool { return !old.From.Before(s.Plans[0].From) })
-			l.h.spans = append(l.h.spans, s.Plans...)
-		}
-		if at := all[0].Asked; !at.IsZero() && !slices.Contains(l.h.asked, at) {
-			l.h.asked = append(l.h.asked, at)
-		}
+		l.h.saw(all[0].Edition, all[0].Plans, all[0].Asked)
 	}
 	return all, err
+}
+
+// saw notes the plans of the document, and when RunNow was called.
+func (h *history) saw(edition int64, plans []jobs.Span, asked time.Time) {
+	if edition > h.edition { // those before are not there any more, because they are decided
+		h.edition = edition
+		h.spans = slices.DeleteFunc(h.spans, func(old jobs.Span) bool { return !old.From.Before(plans[0].From) })
+		h.spans = append(h.spans, plans...)
+	}
+	if !asked.IsZero() && !slices.Contains(h.asked, asked) {
+		h.asked = append(h.asked, asked)
+	}
+}
+
+// written is what a write shows of the job.
+type written struct {
+	Plans          []jobs.Span
+	Edition        int64
+	Decided, Asked time.Time
+	Runs           map[string]jobs.Run
+}
+
+// readWrites notes what the servers granted, by the writes that lasted.
+func (h *history) readWrites() {
+	read := func(doc bson.D) (w written) {
+		raw, err := bson.Marshal(append(bson.D{}, doc...))
+		require.NoError(h, errors.Join(err, bson.Unmarshal(raw, &w)))
+		return w
+	}
+	h.claims = nil
+	for _, w := range h.servers.Close() {
+		before, after := read(w.Before), read(w.After)
+		h.saw(after.Edition, after.Plans, after.Asked)
+		var claimed *granted
+		for id, r := range after.Runs {
+			if _, was := before.Runs[id]; !was {
+				claimed = &granted{Claim: jobs.Claim{Ref: jobs.Ref{Job: "job", ID: id}, Run: r}}
+				h.claims = append(h.claims, claimed)
+			}
+		}
+		for id, r := range before.Runs {
+			if _, is := after.Runs[id]; is {
+				continue
+			}
+			if claimed != nil {
+				claimed.Dead = &r
+			}
+			if after.Decided.Before(before.Decided) {
+				h.claims[slices.IndexFunc(h.claims, func(g *granted) bool { return g.ID == id })].back = true
+			}
+		}
+	}
 }
 
 // process starts one, which dies with its link.
@@ -166,17 +269,43 @@ func (h *history) process(nr int, to jobs.Store, plan schedule.Plan) *process {
 		defer h.mu.Unlock()
 		h.dead[p] = true
 	}
-	p = h.cluster.process(nr, schedule.WithLogger(slog.New(leftovers{slog.DiscardHandler, gaveUp})), schedule.WithEvents(func(e schedule.Event) {
+	p = &process{link: jobstest.NewLink(to), nr: nr, over: make(chan error, 1)}
+	s, err := above.Scheduler(p.link, []schedule.Option{schedule.WithOwner(fmt.Sprint("process-", nr)), schedule.WithLogger(slog.New(leftovers{slog.DiscardHandler, gaveUp})), schedule.WithEvents(func(e schedule.Event) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.dead[p] {
 			h.told = append(h.told, e)
 		}
-	}))
-	p.link.To = to
-	p.link.fail(h.wind(uint64(nr)))
-	p.link.late = h.lateness(uint64(nr))
-	takes := rand.New(rand.NewPCG(h.seed, uint64(nr)+1000))
+	})})
+	require.NoError(h, err)
+	p.Scheduler = s.(*schedule.Scheduler)
+	p.link.Fail(h.wind(uint64(nr)))
+	p.link.Late(h.lateness(uint64(nr)))
+	h.add(p, plan)
+	ctx, cancel := context.WithCancel(h.Context())
+	p.stop = cancel
+	go func() { p.over <- p.Run(ctx) }()
+	return p
+}
+
+// A process is one Scheduler.
+type process struct {
+	*schedule.Scheduler
+	link *jobstest.Link
+	nr   int
+	stop context.CancelFunc
+	over chan error
+}
+
+// end stops a process and waits for its Run.
+func (h *history) end(p *process) {
+	p.stop()
+	assert.NoError(h, <-p.over, "process %d", p.nr)
+}
+
+// add puts the job on a process's schedule.
+func (h *history) add(p *process, plan schedule.Plan) {
+	takes := rand.New(rand.NewPCG(h.seed, uint64(p.nr)+1000))
 	opts := []schedule.JobOption{schedule.Keep(1000), schedule.With(mongolock.TTL(10 * time.Second))}
 	o := h.opts
 	if o.each {
@@ -220,7 +349,6 @@ func (h *history) process(nr int, to jobs.Store, plan schedule.Plan) *process {
 			return context.Cause(ctx)
 		}
 	}, opts...))
-	return p.start()
 }
 
 // leftovers notices that a process which was told to stop could not record the end of a run.
@@ -252,9 +380,9 @@ func (h *history) wind(nr uint64) func(string) (before, after error) {
 		time.Sleep(pause)
 		switch {
 		case x < h.weather:
-			return errCut, nil
+			return jobstest.ErrCut, nil
 		case x < 2*h.weather:
-			return nil, errCut
+			return nil, jobstest.ErrCut
 		}
 		return nil, nil
 	}
@@ -276,8 +404,8 @@ func (h *history) lateness(nr uint64) func(string) time.Duration {
 }
 
 // simulate has processes share a job for an hour.
-func simulate(c *cluster, seed uint64, on func(*history) func(nr int) jobs.Store) *history {
-	h := &history{cluster: c, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), dead: map[*process]bool{}}
+func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Store) *history {
+	h := &history{T: c, begin: time.Now().UTC(), seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), dead: map[*process]bool{}}
 	odds := func(n int) bool { return h.rng.IntN(n) == 0 }
 	h.opts = jobOptions{each: odds(2), beside: odds(3), once: odds(3)}
 	if odds(3) {
@@ -286,11 +414,11 @@ func simulate(c *cluster, seed uint64, on func(*history) func(nr int) jobs.Store
 	if !h.opts.once && odds(2) {
 		h.opts.retries = 1 + h.rng.IntN(3)
 	}
-	some := []schedule.Plan{schedule.Every(time.Minute), schedule.Every(20 * time.Second), schedule.Every(7 * time.Minute), schedule.Cron("*/2 * * * *"),
-		schedule.Cron("CRON_TZ=Europe/Berlin 10,40 * * * * *"), schedule.At(c.begin.Add(30 * time.Minute))}
-	h.plans = [2]schedule.Plan{some[h.rng.IntN(5)], some[h.rng.IntN(6)]}
 	h.weather = []int{0, 30, 150}[h.rng.IntN(3)]
 	store := on(h)
+	some := []schedule.Plan{schedule.Every(time.Minute), schedule.Every(20 * time.Second), schedule.Every(7 * time.Minute), schedule.Cron("*/2 * * * *"),
+		schedule.Cron("CRON_TZ=Europe/Berlin 10,40 * * * * *"), schedule.At(h.begin.Add(30 * time.Minute))}
+	h.plans = [2]schedule.Plan{some[h.rng.IntN(5)], some[h.rng.IntN(6)]}
 	observer := store(-1)
 	var all, dead []*process
 	over := make(chan struct{})
@@ -303,14 +431,26 @@ func simulate(c *cluster, seed uint64, on func(*history) func(nr int) jobs.Store
 			time.Sleep(min(time.Minute, time.Until(end)))
 			_, _ = observer.Read(c.Context(), []string{"job"}, jobs.WithoutPast)
 		}
+		for _, p := range all {
+			sent := p.link.Counted()
+			if most := 60 * (2 + int(d/time.Minute)); sent["claim"]+sent["read"]+sent["undo"]+sent["end"] > most {
+				h.faults = append(h.faults, fmt.Sprintf("process %d sent %v in %v", p.nr, sent, d))
+			}
+		}
 	}
-	change := func(what jobs.Change) { _, _ = observer.Change(c.Context(), "job", what) }
-	for nr := 5; time.Since(c.begin) < time.Hour; nr++ {
+	change := func(what jobs.Change) {
+		for try := 0; try < 20; try++ { // a person tries again
+			if _, err := observer.Change(c.Context(), "job", what); err == nil {
+				return
+			}
+		}
+	}
+	for nr := 5; time.Since(h.begin) < time.Hour; nr++ {
 		pass(time.Duration(h.rng.IntN(150_000)) * time.Millisecond)
 		i := h.rng.IntN(len(all))
-		switch p := all[i]; h.rng.IntN(7) {
+		switch p := all[i]; h.rng.IntN(8) {
 		case 0, 1: // it dies
-			p.link.fail(func(string) (error, error) { <-over; return errCut, nil })
+			p.link.Fail(func(string) (error, error) { <-over; return jobstest.ErrCut, nil })
 			h.mu.Lock()
 			h.dead[p] = true
 			for _, b := range h.bouts {
@@ -322,40 +462,44 @@ func simulate(c *cluster, seed uint64, on func(*history) func(nr int) jobs.Store
 			dead = append(dead, p)
 			all[i] = start(nr)
 		case 2, 3: // it is deployed
-			p.end()
+			h.end(p)
 			all[i] = start(nr)
 		case 4: // it is cut off, or stalls
 			stalls := odds(2)
-			p.link.fail(func(string) (error, error) {
+			p.link.Fail(func(string) (error, error) {
 				if stalls {
 					time.Sleep(time.Duration(10+nr%30) * time.Second)
 				}
-				return errCut, nil
+				return jobstest.ErrCut, nil
 			})
 			pass(time.Duration(h.rng.IntN(45_000)) * time.Millisecond)
-			p.link.fail(h.wind(uint64(nr)))
+			p.link.Fail(h.wind(uint64(nr)))
 		case 5:
 			change(jobs.AskRun)
-		case 6:
+		case 6: // the job is taken off its schedule
+			p.Remove("job")
+			pass(time.Duration(h.rng.IntN(60_000)) * time.Millisecond)
+			h.add(p, h.plans[h.rng.IntN(2)])
+		case 7:
 			change(jobs.Pause)
 			pass(time.Duration(h.rng.IntN(240_000)) * time.Millisecond)
 			change(jobs.Resume)
 		}
 	}
 	for _, p := range all { // calm
-		p.link.fail(nil)
-		p.link.late = nil
+		p.link.Fail(nil)
+		p.link.Late(nil)
 	}
 	pass(25 * time.Minute)
 	for _, p := range all {
-		p.end()
+		h.end(p)
 	}
 	close(over)
 	for _, p := range dead {
 		p.stop()
 		<-p.over
 	}
-	c.store = observer
+	h.store = observer
 	return h
 }
 
@@ -372,9 +516,16 @@ type fate struct {
 
 // judge returns what is wrong with a history.
 func (h *history) judge() []string {
-	state := h.state("job")
+	all, err := h.store.Read(context.Background(), []string{"job"}, jobs.WithPast)
+	require.NoError(h, err)
+	state := all[0]
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	slack := 5 * time.Second
+	if h.servers != nil {
+		h.readWrites()
+		slack += 10*time.Second + h.servers.Apart() // the reply to a claim takes up to a TTL
+	}
 	wrong := func(format string, args ...any) { h.faults = append(h.faults, fmt.Sprintf(format, args...)) }
 	since := func(t time.Time) time.Duration { return t.Sub(h.begin) }
 	slices.SortFunc(h.bouts, func(a, b *bout) int { return a.from.Compare(b.from) })
@@ -453,14 +604,14 @@ func (h *history) judge() []string {
 		case f.dropped == 1 && (f.told < 1 || f.told > f.carried || f.ended > 0 || f.begun > 0):
 			wrong("%v was dropped, which %d claims carried: told %d times, %d times as ended, begun %d times", since(at), f.carried, f.told, f.ended, f.begun)
 		case f.claimed == 1:
-			h.judgeClaimed(at, f, wrong)
+			h.judgeClaimed(at, f, slack, wrong)
 		}
 	}
 	return h.faults
 }
 
 // judgeClaimed judges a due time that was claimed.
-func (h *history) judgeClaimed(at time.Time, f *fate, wrong func(string, ...any)) {
+func (h *history) judgeClaimed(at time.Time, f *fate, slack time.Duration, wrong func(string, ...any)) {
 	due := at.Sub(h.begin)
 	if len(f.past) == 0 {
 		wrong("%v was claimed, and has no record", due)
@@ -471,7 +622,7 @@ func (h *history) judgeClaimed(at time.Time, f *fate, wrong func(string, ...any)
 	if h.opts.once && f.begun > 1 {
 		wrong("%v began %d times", due, f.begun)
 	}
-	if late := f.first.Sub(at); f.begun > 0 && h.opts.maxLate > 0 && late > h.opts.maxLate+5*time.Second && !slices.Contains(h.asked, at) {
+	if late := f.first.Sub(at); f.begun > 0 && h.opts.maxLate > 0 && late > h.opts.maxLate+slack && !slices.Contains(h.asked, at) {
 		wrong("%v began %v late", due, late)
 	}
 	outcomes := map[string]int{}
@@ -528,6 +679,38 @@ func (h *history) dues(last time.Time) map[time.Time]bool {
 	return dues
 }
 
+// forgetsSome claims also what is decided, one time in twenty.
+type forgetsSome struct {
+	jobs.Store
+	claims *atomic.Int64
+}
+
+func (f forgetsSome) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
+	if c.Dead == nil && f.claims.Add(1)%20 == 0 {
+		all, err := f.Read(ctx, []string{c.Job}, jobs.WithoutPast)
+		if err != nil {
+			return jobs.Claimed{}, err
+		}
+		c.Mark, c.First = time.Time{}, all[0].Decided.Add(time.Hour)
+	}
+	return f.Store.Claim(ctx, c)
+}
+
+// A control.
+func TestControlAStoreOnMongoDBThatForgetsDueTimesIsNoticed(t *testing.T) {
+	synctest.Test(t, func(c *testing.T) {
+		h := simulate(c, 1, func(h *history) func(int) jobs.Store {
+			way, claims := onMongo(h), new(atomic.Int64)
+			return func(nr int) jobs.Store {
+				l := way(nr).(*ledger)
+				l.Store = forgetsSome{l.Store, claims}
+				return l
+			}
+		})
+		assert.NotEmpty(c, h.judge(), "%v", h)
+	})
+}
+
 func ofADueTime(g *granted) bool { return g.Dead == nil }
 
 // A control: histories are made wrong after the fact.
@@ -545,7 +728,7 @@ func TestControlTheJudgeOfFatesNoticesWhatIsWrong(t *testing.T) {
 		"began 2 times": func(h *history) { h.opts.once = true; h.bouts = append(h.bouts, h.bouts[5]) },
 		"the token of":  func(h *history) { h.bouts[6].Number = h.bouts[5].Number },
 	} {
-		inCluster(t, func(c *cluster) {
+		synctest.Test(t, func(c *testing.T) {
 			h := simulate(c, 12, onMemory)
 			require.Empty(c, h.judge(), "%v", h)
 			spoil(h)
