@@ -90,7 +90,7 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 					c.until(90 * time.Minute)
 					cut := map[string]error{}
 					if pause {
-						require.NoError(c, p.Pause(t.Context(), "job"))
+						require.NoError(c, p.Pause(c.Context(), "job"))
 					} else {
 						cut["renew"], cut["end"] = jobstest.ErrCut, jobstest.ErrCut
 					}
@@ -106,7 +106,7 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 					}
 					p.link.Fail(nil)
 					if pause {
-						require.NoError(c, p.Resume(t.Context(), "job"))
+						require.NoError(c, p.Resume(c.Context(), "job"))
 					}
 					c.took()
 					c.sleep(3 * time.Hour)

@@ -63,7 +63,7 @@ func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) error {
 }
 
 // watch has the runs repeated that are over, and reads the job again when one that is under way may have run
-// out. One that lasts is read each ten seconds: its process may be told to stop, and leave it. It reports whether the job was changed.
+// out. One of another process that lasts is read each ten seconds: that may be told to stop, and leave it. It reports whether the job was changed.
 func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
 	s.mu.Lock()
 	news = seen.Changed.After(j.changed)
@@ -73,7 +73,8 @@ func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
 	for _, r := range seen.Runs {
 		switch {
 		case r.ExpireAt.After(seen.Now):
-			if next = earlier(next, r.ExpireAt.Add(time.Millisecond)); seen.Now.Sub(r.Began) > often {
+			next = earlier(next, r.ExpireAt.Add(time.Millisecond))
+			if _, ours := s.runs.find(r.ID); !ours && seen.Now.Sub(r.Began) > often {
 				next = earlier(next, s.store.Now().Add(often))
 			}
 		case seen.Paused: // it is repeated after the pause
