@@ -63,8 +63,9 @@ of mongolock the key stays taken for the rest of its TTL.
 On Linux what the command has started is its process group, every process with its MONGOLOCK_MARK in
 the environment, and all that these start: also a step under timeout, set -m or setsid. Start a daemon
 that is to live on with env -u MONGOLOCK_MARK. Not found are processes that have cleared or
-overwritten their environment and whose parent has ended, and what other services start (docker,
-systemd, at). On other systems only the process group is ended: use timeout --foreground there.
+overwritten their environment and whose parent has ended, as the command has after kill -9 of
+mongolock, and what other services start (docker, systemd, at). On other systems only the process
+group is ended: use timeout --foreground there.
 
 Nothing ends a process that becomes another user (so use sudo mongolock run, not mongolock run …
 sudo), one in an uninterruptible system call, or one on a machine that is paused. If mongolock and the
