@@ -115,6 +115,19 @@ func (db *DB) Awaits(c Command) time.Duration {
 	return cur.wait
 }
 
+// Modifies returns the name of the document that a findAndModify would change as it stands, and whether it finds none, and
+// makes none.
+func (db *DB) Modifies(c Command) (document string, misses bool) {
+	if c.Name != "findAndModify" {
+		return "", false
+	}
+	d, err := db.first(c.NS(), field[bson.D](c.Body, "query"), nil)
+	if d == nil || err != nil {
+		return "", !field[bool](c.Body, "upsert")
+	}
+	return fmt.Sprint(c.NS(), " ", mustGet(d, "_id")), false
+}
+
 // Busy reports whether an earlier command of the session is held up. A server runs one
 // command of a session at a time.
 func (db *DB) Busy(c Command) bool {

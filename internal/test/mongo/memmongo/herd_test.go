@@ -20,13 +20,15 @@ import (
 // millisecond on the way. It returns the grants of some time, the commands of all processes for
 // each, and Jain's index.
 func herd(t *testing.T, n int, opts ...mongolock.AcquireOption) (grants, commands, even float64) {
-	return herdFor(t, 2*time.Second, n, opts...)
+	return herdOn(t, memmongo.Work{}, 2*time.Second, n, opts...)
 }
 
-func herdFor(t *testing.T, d time.Duration, n int, opts ...mongolock.AcquireOption) (grants, commands, even float64) {
+// herdOn is herd for some time, on a server that works like that.
+func herdOn(t *testing.T, works memmongo.Work, d time.Duration, n int, opts ...mongolock.AcquireOption) (grants, commands, even float64) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, sent: make([]atomic.Int64, n)}
 		server := memmongo.New()
+		server.Works(works)
 		ctx, stop := context.WithCancel(t.Context())
 		each := make([]atomic.Int64, n)
 		var all sync.WaitGroup
@@ -115,7 +117,7 @@ func TestACrowdOnPermitsSendsSevenCommandsAGrant(t *testing.T) {
 // More processes than a line has places take turns, and those outside ask at little cost.
 func TestMoreProcessesThanALineHasPlacesTakeTurns(t *testing.T) {
 	for _, n := range []int{100} {
-		grants, commands, even := herdFor(t, 30*time.Second, n)
+		grants, commands, even := herdOn(t, memmongo.Work{}, 30*time.Second, n)
 		t.Logf("%d processes: %.0f grants in half a minute, %.2f commands a grant, Jain's index %.4f", n, grants, commands, even)
 		assert.LessOrEqual(t, commands, 7.0, "of %d processes", n)
 		assert.GreaterOrEqual(t, even, 0.95, "of %d processes", n)

@@ -33,10 +33,56 @@ type Server struct {
 	news  map[string]chan struct{} // by collection: closed with its next write
 	ahead time.Duration            // its clock, before that of the process
 	slow  atomic.Int64             // see Slow
+	work  Work
+
+	writers map[string]chan struct{} // by document: sending takes the turn to write it
+}
+
+// Work says how long a server takes: for each command until it is carried out, and then for the flush of one that waits for a
+// majority, whether or not it has changed anything. Commands that modify one document wait for each other.
+type Work struct {
+	Takes func(docdb.Command) time.Duration
+	Flush time.Duration
 }
 
 // Slow makes the server take that time for each command, whether or not its client still waits.
 func (s *Server) Slow(d time.Duration) { s.slow.Store(int64(d)) }
+
+// Works makes the server work like that, and not only pass on what it is told.
+func (s *Server) Works(w Work) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work = w
+}
+
+// worked does a command in the time that it takes. One that finds nothing to modify when it comes has missed; another one
+// waits until nobody else modifies its document.
+func (s *Server) worked(c docdb.Command, w Work, over <-chan struct{}) (reply bson.D) {
+	s.mu.Lock()
+	document, misses := s.db.Modifies(c)
+	if s.writers[document] == nil {
+		s.writers[document] = make(chan struct{}, 1)
+	}
+	writer := s.writers[document]
+	s.mu.Unlock()
+	switch {
+	case misses:
+		reply = s.do(c, over)
+		time.Sleep(w.Takes(c)) //nolint:forbidigo // virtual time: the server is at work
+	case document != "":
+		writer <- struct{}{}
+		time.Sleep(w.Takes(c)) //nolint:forbidigo // the same
+		reply = s.do(c, over)
+		<-writer
+	default:
+		time.Sleep(w.Takes(c)) //nolint:forbidigo // the same
+		reply = s.do(c, over)
+	}
+	if c.Majority() {
+		time.Sleep(w.Flush) //nolint:forbidigo // the same
+	}
+	return reply
+}
 
 // before2026 is why the clock may have to be ahead: tokens of a time before 2020 are negative,
 // and virtual time begins in 2000.
@@ -44,7 +90,7 @@ var before2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New makes an empty server.
 func New() *Server {
-	s := &Server{db: docdb.New(), news: map[string]chan struct{}{}}
+	s := &Server{db: docdb.New(), news: map[string]chan struct{}{}, writers: map[string]chan struct{}{}}
 	if now := time.Now(); now.Before(before2026) {
 		s.ahead = before2026.Sub(now.Round(0))
 	}
@@ -178,7 +224,13 @@ func (s *Server) answer(message *wire.Message, over <-chan struct{}) (bson.D, er
 	if refused := refusal(c); refused != "" {
 		return s.stamped(docdb.Failure(2, "memory: "+refused)), nil
 	}
-	return s.do(c, over), nil
+	s.mu.Lock()
+	w := s.work
+	s.mu.Unlock()
+	if w.Takes == nil {
+		return s.do(c, over), nil
+	}
+	return s.worked(c, w, over), nil
 }
 
 // do runs a command. A getMore that finds nothing waits.
