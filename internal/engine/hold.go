@@ -25,6 +25,7 @@ type Hold struct {
 	asked   uint32        // how often others had asked for the key when the claim was sent
 	line    []store.Place // who waited when it was granted, or last renewed
 	awaited bool          // another process waits for the key
+	queued  bool          // it was granted to a place in line, at which others may stand again
 	unseen  bool          // no user has received the lease: MinHold has nothing to protect
 	err     error         // why it ended; nil: it has not
 
@@ -81,6 +82,7 @@ func (c *core) newHold(w *Caller, claim *store.Claim) *Hold {
 	if t.Yields {
 		claim.Yields, h.asked = c.address(), *c.asks(w.Key)
 	}
+	h.queued = claim.InLine
 	h.term.ttl, h.term.margin = t.TTL, c.config.Margin
 	if h.term.margin < 0 {
 		h.term.margin = min(maxMargin, t.TTL/10)
@@ -266,7 +268,8 @@ func (c *core) giveBack(h *Hold, inline bool, bound time.Duration) {
 // sendRelease asks the store to release a hold.
 func (c *core) sendRelease(h *Hold, first bool, until moment) {
 	call := &Call{Kind: ReleaseOne, hold: h, inline: h.inline}
-	call.Release = store.ReleaseRequest{Ref: h.Ref, Keep: c.keep(h), Line: len(c.whoWaits(h)) > 0, Used: c.now.Sub(h.granted)}
+	awaited := h.queued || len(h.line) > 0 || len(h.queue.others) > 0 // if not, the store sends one command more, and tells so
+	call.Release = store.ReleaseRequest{Ref: h.Ref, Keep: c.keep(h), Line: awaited, Used: c.now.Sub(h.granted)}
 	if first && h.notBefore == 0 {
 		call.told, call.toldAt = c.announceEarly(h), c.now
 	}

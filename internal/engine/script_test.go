@@ -519,6 +519,9 @@ func (s *script) describe(call *Call) string {
 		return verb + " " + strings.Join(names, ", ")
 	case ReleaseOne:
 		text := fmt.Sprintf("%s %s, which %s had", verb, call.Release.Key, s.of(call.hold))
+		if call.Release.Line {
+			text += " and others may wait for"
+		}
 		if call.Release.Keep > 0 {
 			text += fmt.Sprintf(", and keep it taken until %s after the grant", short(call.Release.Keep))
 		}
