@@ -70,11 +70,13 @@ func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Con
 func (k *claim) acquire(ctx context.Context) (store.Grant, error) {
 	c := k.lease
 	if c.Offered && c.Place != "" {
-		image, t, err := k.takeOffer(ctx)
-		if err != nil || image.Found() {
-			return c.Answer(ctx, image, t, err)
+		for range 2 { // the first may be there before the release, beside which its notice is sent
+			image, t, err := k.takeOffer(ctx)
+			if err != nil || image.Found() {
+				return c.Answer(ctx, image, t, err)
+			}
+			c.Attempt.Answered(image.Reply, true)
 		}
-		c.Attempt.Answered(image.Reply, true)
 		c.InLine = true
 	}
 	if (c.Held || c.InLine) && !k.one {

@@ -62,7 +62,7 @@ func (s *Store) begin(ctx context.Context, c store.Claim) (context.Context, *lea
 
 // claim is one loop for all modes: insert, look, judge, swap. The insert is an upsert: if the key has a
 // document already, the unique index on _id refuses it. A key that is offered to an exclusive claim is
-// taken without a look, by the claim's place.
+// taken without a look, by the claim's place; if that misses, once more before anything longer.
 //
 // An exclusive claim that lost a swap is refused. A sharer tries again, as several may come at one
 // time. Those of one process go one at a time: of several at once all but one would lose, and read
@@ -75,12 +75,14 @@ func (s *Store) claim(ctx context.Context, c *lease.Claim) (store.Grant, error) 
 		}
 		defer leave()
 	} else if c.Offered && c.Place != "" {
-		offer, t := s.offer(c)
-		image, err := s.steps.Send(ctx, offer)
-		if err != nil || image.Found() {
-			return c.Answer(ctx, image, t, err)
+		for range 2 { // the first may be there before the release, beside which its notice is sent
+			offer, t := s.offer(c)
+			image, err := s.steps.Send(ctx, offer)
+			if err != nil || image.Found() {
+				return c.Answer(ctx, image, t, err)
+			}
+			c.Attempt.Answered(image.Reply, true)
 		}
-		c.Attempt.Answered(image.Reply, true)
 		c.InLine = true
 	}
 	seen, err := s.firstLook(ctx, c)
