@@ -54,8 +54,8 @@ type Feed struct {
 	coll *mongo.Collection // w: 1
 
 	// The time until which the collection is assumed to be there and capped, as a
-	// server.Moment. If it is missing, an insert makes one that is uncapped and grows
-	// without bound.
+	// server.Moment; zero: it was not seen to be. If it is missing, an insert makes one that is
+	// uncapped and grows without bound.
 	trusted atomic.Int64
 
 	failures atomic.Int32 // how often in a row it was made and turned out uncapped
@@ -68,26 +68,32 @@ func Beside(base *command.Collection) *Feed {
 	return &Feed{Await: await, base: base, coll: command.Under(wakes, writeconcern.W1())}
 }
 
-// Notify inserts notices with one command, if there is a collection that others may be reading.
+// Notify inserts notices with one command, if there is a collection that others may be reading. If it was capped a while
+// ago it is looked at afterwards, when nobody waits for that: at most these notices then are in one that grows.
 func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
 	if len(all) == 0 {
 		return nil
 	}
 	ctx = command.Bare(ctx)
-	if int64(f.base.Clock.Now()) >= f.trusted.Load() {
+	until := f.trusted.Load()
+	if until == 0 {
 		if is, err := f.look(ctx); err != nil || is != capped {
 			return noFeed(err) // without a collection, or a feed, no client listens
 		}
 	}
+	var err error
 	if len(all) == 1 {
-		_, err := f.coll.InsertOne(ctx, document(all[0]))
-		return noFeed(err)
+		_, err = f.coll.InsertOne(ctx, document(all[0]))
+	} else {
+		documents := make([]bson.D, len(all))
+		for i, n := range all {
+			documents[i] = document(n)
+		}
+		_, err = f.coll.InsertMany(ctx, documents)
 	}
-	documents := make([]bson.D, len(all))
-	for i, n := range all {
-		documents[i] = document(n)
+	if err == nil && until != 0 && int64(f.base.Clock.Now()) >= until {
+		_, _ = f.look(ctx)
 	}
-	_, err := f.coll.InsertMany(ctx, documents)
 	return noFeed(err)
 }
 
