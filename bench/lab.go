@@ -92,11 +92,19 @@ func (l *lab) close() (err error) {
 	return err
 }
 
+// A traffic counts what is sent over a connection; of the commands some read from a cursor.
+type traffic struct{ commands, reads atomic.Int64 }
+
 // connect connects to the server, and counts the commands that are sent unless sent is nil.
-func (l *lab) connect(sent *atomic.Int64) *mongo.Client {
+func (l *lab) connect(sent *traffic) *mongo.Client {
 	var monitor *event.CommandMonitor
 	if sent != nil {
-		monitor = &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { sent.Add(1) }}
+		monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			sent.commands.Add(1)
+			if e.CommandName == "getMore" {
+				sent.reads.Add(1)
+			}
+		}}
 	}
 	driver := must(mongo.Connect(options.Client().ApplyURI(l.uri).SetMonitor(monitor)))
 	l.atEnd(func() error {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -147,16 +146,16 @@ func afterACrash(l *lab, one *child, leases int, ttl time.Duration) (seconds flo
 
 // takeOver is how many commands a process sends for each key of a dead one that it takes.
 func takeOver(l *lab, keys int) (each float64) {
-	var sent atomic.Int64
+	var sent traffic
 	client := l.client(l.connect(&sent), "leases", mongolock.WithoutFeed())
 	for i := range keys {
 		l.acquire(client, fmt.Sprintf("0/%d", i))
 	}
-	return float64(sent.Load()) / float64(keys)
+	return float64(sent.commands.Load()) / float64(keys)
 }
 
 func runLeases(l *lab, hear *bufio.Scanner) {
-	var sent atomic.Int64
+	var sent traffic
 	driver := l.connect(&sent)
 	check(driver.Ping(l.ctx, nil))
 	var number, leases int
@@ -181,10 +180,10 @@ func runLeases(l *lab, hear *bufio.Scanner) {
 	for hear.Scan() {
 		switch hear.Text() {
 		case "count":
-			began, counted, worked = time.Now(), sent.Load(), computed()
+			began, counted, worked = time.Now(), sent.commands.Load(), computed()
 		case "tell":
 			past := time.Since(began).Seconds()
-			rate, busy := float64(sent.Load()-counted)/past, (computed()-worked).Seconds()/past
+			rate, busy := float64(sent.commands.Load()-counted)/past, (computed()-worked).Seconds()/past
 			lost := 0
 			for _, lease := range all {
 				if lease.Err() != nil {

@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -43,9 +45,16 @@ func runAll() error {
 	write := flag.Bool("write", false, "put the table into docs/internals/figures.md")
 	kind := flag.String("kind", "secantus", "the kind of server to measure on, see devmongo; empty: the first that this machine has")
 	rounds := flag.Int("rounds", 3, "how often to take the ratios that depend on the machine's state, spread over the run")
-	only := flag.String("only", "", "take only the figures of this part, by the name that is printed while it runs; nothing is written")
+	only := flag.String("only", "", "take only the figures of parts with this in their names, which -list prints; nothing is written")
+	list := flag.Bool("list", false, "print the names of the parts")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if *list {
+		for _, p := range parts {
+			fmt.Println(p.name)
+		}
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
 	all, machine, err := measure(ctx, *kind, *rounds, *only)
@@ -68,8 +77,10 @@ type part struct {
 
 var parts = []part{
 	{"uncontended", true, pairs},
-	{"handoffs", true, handoffs},
-	{"a crowd on one key", false, crowd},
+	{"handoff between processes", true, betweenProcesses},
+	{"handoff inside a process", true, insideAProcess},
+	{"a crowd on one key", true, crowd},
+	{"the first in line is dead", false, deadInLine},
 	{"renewals", false, renewals},
 	{"many leases", false, manyHeld},
 	{"rolling deploys", false, rollingDeploys},
@@ -82,7 +93,7 @@ func measure(ctx context.Context, kind string, rounds int, only string) (all []f
 	taken := make([][][]figure, len(parts))
 	for round := range max(rounds, 1) {
 		for i, p := range parts {
-			if err != nil || only != "" && only != p.name || !p.varies && round > 0 {
+			if err != nil || !strings.Contains(p.name, only) || !p.varies && round > 0 {
 				continue
 			}
 			start := time.Now()
