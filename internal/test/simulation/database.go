@@ -28,13 +28,17 @@ func NewDatabase(seed uint64, long, ttl time.Duration) *Database {
 			x.failovers = append(x.failovers, f)
 		}
 	}
+	if x.servers == routers { // otherwise clocks are more than a minute apart
+		x.clocksApart = min(x.clocksApart, farApart/routerApart)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.schedule()
 	return &Database{w}
 }
 
-// Collection returns the collection, by a driver of the client's own.
+// Collection returns the collection, by a driver of the client's own. Nothing happens to what a client with a negative
+// number sends.
 func (d *Database) Collection(client int) *mongo.Collection {
 	driver, err := connect(&process{world: d.w, id: client}, d.w.plan.retries)
 	if err != nil {
@@ -48,7 +52,7 @@ func (d *Database) String() string { return d.w.plan.String() }
 
 // Apart is by how much a server's clock may differ from the true time.
 func (d *Database) Apart() time.Duration {
-	return routerApart*d.w.plan.clocksApart + 5*time.Second // of drift
+	return max(farApart, routerApart*d.w.plan.clocksApart) + 5*time.Second // of drift
 }
 
 // A Write is one document of the collection before and after a write that lasted; nil: it was not there.

@@ -26,7 +26,7 @@ func (f delivery) String() string {
 func (w *world) deliver(r *request, d *rng) delivery {
 	x, now := &w.plan, w.since()
 	f := delivery{out: d.between(50*time.Microsecond, x.maxTrip), back: d.between(50*time.Microsecond, x.maxTrip)}
-	if x.noFaults || now > x.faultsEnd {
+	if x.noFaults || now > x.faultsEnd || r.client.id < 0 {
 		return f
 	}
 	if t := w.trouble[r.client.id]; x.oneFault && (now > t.from && now < t.to || r.actor == "" || r.cmd.Name != "findAndModify") {
