@@ -46,17 +46,20 @@ func (h *storeAndShell) Age(key string, p store.Place, by time.Duration) error {
 	return err
 }
 
+// ranOut is before now, and not so long ago that the server would remove what ended then.
+var ranOut = time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+
 // foreignDocuments are documents that the store must not touch: other programs', with our fields and
 // without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
-	{{Key: "mode", Value: "exclusive"}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
-	{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
-	{{Key: "mongolock", Value: "1"}, {Key: "expireAt", Value: time.UnixMilli(1)}},
-	{{Key: "mongolock", Value: 1.5}, {Key: "expireAt", Value: time.UnixMilli(1)}},
-	{{Key: "mongolock", Value: 1}, {Key: "mode", Value: 3}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
-	{{Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}, {Key: "line", Value: "x"}},
-	{{Key: "mode", Value: "exclusive"}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: time.UnixMilli(1)}}}}}, {Key: "expireAt", Value: time.UnixMilli(1)}},
+	{{Key: "mode", Value: "exclusive"}, {Key: "expireAt", Value: ranOut}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
+	{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: ranOut}},
+	{{Key: "mongolock", Value: "1"}, {Key: "expireAt", Value: ranOut}},
+	{{Key: "mongolock", Value: 1.5}, {Key: "expireAt", Value: ranOut}},
+	{{Key: "mongolock", Value: 1}, {Key: "mode", Value: 3}, {Key: "expireAt", Value: ranOut}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
+	{{Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "expireAt", Value: ranOut}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}, {Key: "line", Value: "x"}},
+	{{Key: "mode", Value: "exclusive"}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: ranOut}}}}}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 }
 
 func (h *storeAndShell) Foreign(key string) (intact func() error, err error) {
