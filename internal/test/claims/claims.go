@@ -43,6 +43,8 @@ type Env struct {
 	Contenders []int
 	// OneCommand says that a grant takes one command.
 	OneCommand bool
+	// Watched says that no clock tells that a lease is over, but whoever has watched it: behind a router.
+	Watched bool
 }
 
 // A claim is a promise, and the test of it.

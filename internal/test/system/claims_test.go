@@ -51,6 +51,7 @@ func (f *fixture) env() claims.Env {
 		Crowd:      4,
 		Contenders: []int{4},
 		OneCommand: testserver.Has("operationtime"),
+		Watched:    testserver.Has("router"),
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 )
 
+var errSeveral = errors.New("a proxy is for exactly one server")
+
 // parseTarget parses a URI or a plain host:port that names one server.
 func parseTarget(target string) (*url.URL, error) {
 	if !strings.Contains(target, "://") {
@@ -23,7 +25,7 @@ func parseTarget(target string) (*url.URL, error) {
 	case uri.Scheme != "mongodb":
 		return nil, fmt.Errorf("faultproxy: scheme %q: only mongodb:// names one server", uri.Scheme)
 	case uri.Hostname() == "" || strings.Contains(uri.Host, ","):
-		return nil, fmt.Errorf("faultproxy: host %q: a proxy is for exactly one server", uri.Host)
+		return nil, fmt.Errorf("faultproxy: host %q: %w", uri.Host, errSeveral)
 	case query.Get("tls") == "true" || query.Get("ssl") == "true":
 		return nil, errors.New("faultproxy: a proxy cannot read TLS")
 	}
