@@ -174,7 +174,7 @@ func (c *core) looked(call *Call) {
 		}
 	case toCheck:
 		if len(seen) > 0 {
-			c.checked(&seen[0])
+			c.checked(&seen[0], call.Place)
 		}
 	}
 }
@@ -425,14 +425,18 @@ func (c *core) expect(name string, waiting []store.Place, n, told int, after, us
 // ring tells all who are in line of a key that is free since it was offered to those who were told.
 func (k *check) ring(c *core) {
 	q := k.key
+	first := k.expected[0]
 	k.expected = nil
 	if knows := q.holder != nil || q.head != nil && q.view.Comes(k.freedAt, k.freeAt); !knows {
-		c.readAll([]string{q.name}, toCheck)
+		c.call(&Call{Kind: Look, Keys: []string{q.name}, Place: first, then: toCheck}, c.now.Add(releaseBound))
 	}
 }
 
-func (c *core) checked(s *store.Status) { // if the read failed, they find out by themselves
-	if waiting := s.Waiting(""); s.Offered(waiting) > 0 && s.OfferedFor() > patienceWith(waiting[0], s.Used)/2 {
+// checked takes in the key as it is then; if the read failed, they find out by themselves. For how long it is free may be
+// by two clocks: the first that was told, and still waits, has not come.
+func (c *core) checked(s *store.Status, first store.Place) {
+	stays := slices.ContainsFunc(s.Line, func(w store.Waiter) bool { return w.Place == first })
+	if waiting := s.Waiting(""); s.Offered(waiting) > 0 && (stays || s.OfferedFor() > patienceWith(waiting[0], s.Used)/2) {
 		c.tell(notices(store.KindMoved, s.Key, waiting))
 	}
 }
