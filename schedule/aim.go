@@ -143,7 +143,7 @@ func (s *Scheduler) adopt(ctx context.Context, j *job, seen jobs.State) (jobs.St
 		seen.Plans, seen.Edition = plans, seen.Edition+1
 	}
 	s.mu.Lock()
-	j.proposed = true
+	j.proposed, j.changed = true, later(j.changed, seen.Changed)
 	s.mu.Unlock()
 	return seen, nil
 }

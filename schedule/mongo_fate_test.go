@@ -10,11 +10,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/schedule/internal/jobs"
 	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
@@ -180,4 +183,49 @@ func TestMongoADueTimeOfANewPlanRunsAlthoughNoProcessWasUp(t *testing.T) {
 		ran := run(schedule.At(at), 3*time.Second)
 		assert.Len(t, ran, 1, "the run of the new plan's due time is lost")
 	})
+}
+
+// A person's call that is applied late, after another, changes nothing: the last word holds.
+func TestMongoACallThatComesLateDoesNotOverruleTheLastWord(t *testing.T) {
+	paused := func(s jobs.State) bool { return s.Paused }
+	for name, c := range map[string]struct {
+		before []jobs.Change
+		late   jobs.Change
+		after  []jobs.Change
+		wrong  func(jobs.State) bool
+	}{
+		"Pause":  {nil, jobs.Pause, []jobs.Change{jobs.Resume}, paused},
+		"Resume": {[]jobs.Change{jobs.Pause}, jobs.Resume, []jobs.Change{jobs.Pause}, func(s jobs.State) bool { return !s.Paused }},
+		"RunNow": {nil, jobs.AskRun, []jobs.Change{jobs.Pause, jobs.Resume}, func(s jobs.State) bool { return !s.Asked.IsZero() }},
+		"Forget": {nil, jobs.Forget, []jobs.Change{jobs.Forget}, func(s jobs.State) bool { return !s.Known }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, server *memmongo.Server) {
+				slow := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+					if e.CommandName == "findAndModify" {
+						server.Slow(20 * time.Second)
+					}
+				}}
+				others := newStoreFixture(t, schedule.NewMongo(jobsIn(t, server)), time.Second)
+				others.register()
+				for _, b := range c.before {
+					others.changed(b, true)
+				}
+				person := schedule.NewMongo(server.Client(t, func(o *options.ClientOptions) { o.SetMonitor(slow) }).Database("d").Collection("jobs"))
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := person.Change(ctx, others.job, c.late)
+				require.Error(t, err)
+				server.Slow(0)
+				for _, a := range c.after {
+					_, err := others.store.Change(t.Context(), others.job, a)
+					require.NoError(t, err)
+				}
+				others.known, others.base = false, time.Now().UTC()
+				others.register() // a process has it, again after Forget
+				time.Sleep(time.Minute)
+				assert.False(t, c.wrong(others.state()), "%+v", others.state())
+			})
+		})
+	}
 }

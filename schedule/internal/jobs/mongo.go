@@ -144,7 +144,7 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 // Register is an upsert that changes nothing if the document exists.
 func (m *Mongo) Register(ctx context.Context, name, plan string, now time.Time) (State, error) {
 	first := bson.D{{Key: "plans", Value: []Span{{plan, now}}}, {Key: "edition", Value: int64(1)}, {Key: "decided", Value: date(now)},
-		{Key: "seq", Value: now.UnixMilli()}, {Key: "open", Value: int64(0)}}
+		{Key: "seq", Value: now.UnixMilli()}, {Key: "open", Value: int64(0)}, {Key: "changed", Value: date(now)}}
 	var r reply
 	var err error
 	for range 2 { // of two that insert it at once one is told of a duplicate, or by SecantusDB of nothing
@@ -170,65 +170,65 @@ func (m *Mongo) Register(ctx context.Context, name, plan string, now time.Time) 
 
 // Plan names what was seen. A claim that came between may have decided due times of the new plan.
 func (m *Mongo) Plan(ctx context.Context, seen State, plans []Span) error {
-	filter := append(named(seen.Job), bson.E{Key: "edition", Value: seen.Edition}, bson.E{Key: "decided", Value: date(seen.Decided)})
-	set := bson.D{{Key: "plans", Value: plans}, {Key: "changed", Value: date(m.Now())}}
+	filter := append(named(seen.Job), bson.E{Key: "edition", Value: seen.Edition}, bson.E{Key: "decided", Value: date(seen.Decided)}, unchanged(seen.Changed))
+	set := bson.D{{Key: "plans", Value: plans}, {Key: "changed", Value: m.next(seen.Changed)}}
 	return m.change(ctx, filter, bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{{Key: "edition", Value: int64(1)}}}}, ErrNotDue)
 }
 
-var errNoChange = errors.New("nothing matches")
+// unchanged matches a document that has not been changed since it was read. Each change of a job raises the field, so one that
+// is applied late, after another, finds nothing.
+func unchanged(seen time.Time) bson.E {
+	return bson.E{Key: "changed", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: date(seen)}}}}}
+}
 
-// Change is one update, but for Resume, which reads the plans first. Its dates are read from the
-// server's clock before. That they are late or early by some milliseconds does not matter.
+// next is the time of a change, whatever the clock says.
+func (m *Mongo) next(changed time.Time) bson.DateTime { return max(date(m.Now()), date(changed)+1) }
+
+// Change reads the job, and is one update or delete of what it has seen. Its dates are read from the server's clock before. That
+// they are late or early by some milliseconds does not matter.
 func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed bool, err error) {
 	ctx = command.Bare(ctx)
-	if change == Forget {
-		r, err := m.base.Remove(ctx, m.base.MajorityJournaled, named(name))
-		return r.Found(), server.Classified(err)
-	}
 	if _, _, err := m.base.Hello(ctx); err != nil {
 		return false, server.NotApplied(err)
 	}
-	now := date(m.Now())
-	idle := append(named(name), bson.E{Key: "paused", Value: bson.D{{Key: "$exists", Value: false}}})
-	set := func(field string) bson.D {
-		return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: now}, {Key: "changed", Value: now}}}}
-	}
-	switch change {
-	case AskRun:
-		err = m.change(ctx, idle, set("asked"), errNoChange)
-	case Pause:
-		begins := set("pausedAt")
-		begins[0].Value = append(begins[0].Value.(bson.D), bson.E{Key: "paused", Value: true})
-		if err = m.change(ctx, idle, begins, errNoChange); errors.Is(err, errNoChange) { // it is paused, or there is no such job
-			err = m.change(ctx, named(name), bson.D{}, errNoChange)
+	for {
+		r, err := m.base.Find(ctx, named(name), options.FindOne().SetProjection(withoutPast))
+		if err != nil || !r.Found() {
+			return false, server.Classified(err)
 		}
-	case Resume:
-		for again := true; again; again = errors.Is(err, ErrNotDue) {
-			if again, err = m.resume(ctx, name, m.Now()); !again {
-				break
-			}
+		if changed, err = m.changeSeen(ctx, name, r.Image, change); !errors.Is(err, ErrNotDue) { // otherwise it was changed meanwhile
+			return changed, err
 		}
 	}
-	if errors.Is(err, errNoChange) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
-// resume ends a pause. ErrNotDue says that the plans were changed meanwhile.
-func (m *Mongo) resume(ctx context.Context, name string, now time.Time) (paused bool, err error) {
-	r, err := m.base.Find(ctx, named(name))
-	if err != nil || !r.Found() {
-		return false, errors.Join(server.Classified(err), errNoChange)
+func (m *Mongo) changeSeen(ctx context.Context, name string, raw bson.Raw, change Change) (changed bool, err error) {
+	seen, _ := command.Time(raw.Lookup("changed"))
+	filter := append(named(name), unchanged(seen))
+	if change == Forget { // also what is not a job any more
+		r, err := m.base.Remove(ctx, m.base.MajorityJournaled, filter)
+		if err == nil && !r.Found() {
+			return false, ErrNotDue
+		}
+		return true, server.Classified(err)
 	}
-	doc, err := readDocument(r.Image)
-	if err != nil || !doc.Paused {
-		return false, errors.Join(err, errNoChange)
+	doc, err := readDocument(raw)
+	if err != nil || change == AskRun && doc.Paused {
+		return false, err
 	}
-	filter := append(named(name), bson.E{Key: "paused", Value: true}, bson.E{Key: "edition", Value: doc.Edition})
-	return true, m.change(ctx, filter, bson.D{
-		{Key: "$set", Value: bson.D{{Key: "plans", Value: resumed(doc.Plans, doc.PausedAt, now)}, {Key: "changed", Value: date(now)}}},
-		{Key: "$inc", Value: bson.D{{Key: "edition", Value: int64(1)}}}, {Key: "$unset", Value: bson.D{{Key: "paused", Value: ""}}}}, ErrNotDue)
+	now := m.Now()
+	set, update := bson.D{{Key: "changed", Value: m.next(seen)}}, bson.D{}
+	switch {
+	case change == AskRun:
+		set = append(set, bson.E{Key: "asked", Value: date(now)})
+	case change == Pause && !doc.Paused:
+		set = append(set, bson.E{Key: "paused", Value: true}, bson.E{Key: "pausedAt", Value: date(now)})
+	case change == Resume && doc.Paused:
+		set = append(set, bson.E{Key: "plans", Value: resumed(doc.Plans, doc.PausedAt, now)})
+		update = bson.D{{Key: "$inc", Value: bson.D{{Key: "edition", Value: int64(1)}}}, {Key: "$unset", Value: bson.D{{Key: "paused", Value: ""}}}}
+	} // otherwise it is as it should be, and an earlier call that comes late is to find nothing
+	err = m.change(ctx, filter, append(update, bson.E{Key: "$set", Value: set}), ErrNotDue)
+	return err == nil && (change != Resume || doc.Paused), err
 }
 
 // Changed is one find, which mostly finds nothing.

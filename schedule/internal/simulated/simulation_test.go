@@ -419,7 +419,7 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 	some := []schedule.Plan{schedule.Every(time.Minute), schedule.Every(20 * time.Second), schedule.Every(7 * time.Minute), schedule.Cron("*/2 * * * *"),
 		schedule.Cron("CRON_TZ=Europe/Berlin 10,40 * * * * *"), schedule.At(h.begin.Add(30 * time.Minute))}
 	h.plans = [2]schedule.Plan{some[h.rng.IntN(5)], some[h.rng.IntN(6)]}
-	observer := store(-1)
+	observer, person := store(-1), store(1000)
 	var all, dead []*process
 	over := make(chan struct{})
 	start := func(nr int) *process { return h.process(nr, store(nr), h.plans[h.rng.IntN(2)]) }
@@ -440,7 +440,7 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 	}
 	change := func(what jobs.Change) {
 		for try := 0; try < 20; try++ { // a person tries again
-			if _, err := observer.Change(c.Context(), "job", what); err == nil {
+			if _, err := person.Change(c.Context(), "job", what); err == nil {
 				return
 			}
 		}
