@@ -111,11 +111,11 @@ func (q *queue) begun(w *waiter, from, end time.Duration) time.Duration {
 // silentSince returns since when those that have died by the end, and stand before somebody who waits, or did until
 // they were passed, do not say any more that they live.
 func (q *queue) silentSince(w *waiter, end time.Duration) time.Duration {
-	since := q.silent
+	since := time.Duration(0)
 	for _, p := range q.line {
 		switch {
 		case p.client == w.client && p.mode == w.mode:
-			return since
+			return max(since, p.silent)
 		case q.deadBy(p.client, end):
 			since = max(since, p.seen)
 		}

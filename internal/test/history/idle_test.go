@@ -63,6 +63,9 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		e.Mode = reader
 		return []Event{said(10600, 1), killedAt(10700, 1), stood(3500, 4, "s:four:4"), e, gone(11700, 4, 1, "x:one:1"), gone(11700, 4, 2, "x:two:2"), gone(11700, 4, 4, "s:four:4")}
 	}
+	last := said(10600, 4)
+	last.Place = "x:four:4"
+	behind := []Event{stood(4500, 4, last.Place), last, killedAt(10700, 4), gone(11000, 4, 4, last.Place)}
 	for name, c := range map[string]struct {
 		key  idleKey
 		idle bool
@@ -78,6 +81,7 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"a dead one said that it lives, and late":    {idleKey{granted: 12200, more: []Event{said(10600, 1), killedAt(10700, 1)}}, true},
 		"behind a reader that passed such a one":     {idleKey{granted: 12000, mode: reader, place: "s:three:3", more: beside()}, false},
 		"behind a reader that passed one, and late":  {idleKey{granted: 12200, mode: reader, place: "s:three:3", more: beside()}, true},
+		"a dead one behind said so, and late":        {idleKey{granted: 12000, more: behind}, true},
 		"the waiter died as well":                    {idleKey{more: []Event{killedAt(11000, 3)}}, false},
 		"the waiter died later":                      {idleKey{more: []Event{killedAt(12000, 3)}}, true},
 		"the waiter gave up":                         {idleKey{more: []Event{answer(11000, 3, 3, Failed, "")}}, false},

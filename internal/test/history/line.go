@@ -30,6 +30,7 @@ type standing struct {
 	unknown bool          // kept up by a fault: its command may have been cut off
 	until   time.Duration // when it is stale; 0: nobody can tell
 	seen    time.Duration // when its waiter joined the line, or last said that it waits
+	silent  time.Duration // when one before it was last seen that had died when its place was taken out
 }
 
 // graced is how long it is waited for, once it is offered the key.
@@ -108,7 +109,6 @@ type queue struct {
 	idled   time.Duration            // until when it did, as was reported last
 	killed  map[int]time.Duration    // by client
 	lefts   map[bool]time.Duration   // when one last left that shared the key: permits, or not
-	silent  time.Duration            // when one was last seen that had died when its place was taken out
 	streak  streak
 	found   []Violation
 }
@@ -368,8 +368,10 @@ func (q *queue) apply(w *write) {
 			if len(w.applied) == 0 && q.line[i].client == w.client {
 				q.gaveUp[q.line[i].op] = w.at
 			}
-			if q.deadBy(q.line[i].client, w.at) {
-				q.silent = max(q.silent, q.line[i].seen)
+			if p := q.line[i]; q.deadBy(p.client, w.at) {
+				for _, behind := range q.line[i+1:] {
+					behind.silent = max(behind.silent, p.seen)
+				}
 			}
 			q.line = slices.Delete(q.line, i, i+1)
 		}
