@@ -108,13 +108,13 @@ func (w Waiter) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(w)) }
 
 // Stale reports whether a place no longer counts, because its waiter was not seen for PlaceFor. For a
 // writer, or a waiter that wants several permits, it is ReserveFor while others share the key. A place that was seen further
-// ahead than PlaceFor counts no more either: no waiter keeps it, as clocks of servers differ by less than that.
+// ahead than shards' clocks are apart counts no more either: no waiter keeps it.
 func (s Status) Stale(w Waiter) bool {
 	most := PlaceFor
 	if mode, _ := w.Place.Mode(); (mode == Exclusive || w.Place.Weight() > 1) && s.Mode != Exclusive && !s.Free() {
 		most = ReserveFor
 	}
-	return !w.Seen.Add(most).After(s.Now) || w.Seen.After(s.Now.Add(PlaceFor))
+	return !w.Seen.Add(most).After(s.Now) || w.Seen.After(s.Now.Add(time.Hour+PlaceFor))
 }
 
 // Waiting returns the places that count, in their order: without those that are stale, but own.

@@ -99,9 +99,9 @@ func TestWhoCountsInALine(t *testing.T) {
 		{store.Shared, store.ReserveFor - 1, true},
 		{store.Shared, store.ReserveFor, false},
 		{store.Permits, store.ReserveFor, false},
-		{"", -store.PlaceFor, true},
-		{"", -store.PlaceFor - 1, false},
-		{store.Shared, -store.PlaceFor - 1, false},
+		{"", -time.Hour - store.PlaceFor, true},
+		{"", -time.Hour - store.PlaceFor - 1, false},
+		{store.Shared, -time.Hour - store.PlaceFor - 1, false},
 	} {
 		for _, writer := range []store.Place{store.NewPlace(store.Exclusive, 1, 1, ""), store.NewPlace(store.Permits, 4, 2, "")} {
 			reader := store.NewPlace(store.Shared, 0, 1, "")

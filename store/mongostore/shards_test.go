@@ -209,3 +209,18 @@ func TestADeadHoldersKeyIsTakenByAProcessThatAsksAgainAfterATTL(t *testing.T) {
 		}
 	})
 }
+
+func TestAPlaceCountsWhereTheClockOfItsShardIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := shardedWorld{docset.NewSharded(func(id string) int { return len(id) % 2 }, 0, 59*time.Minute), t}
+		holder, _ := w.process()
+		lease, err := holder.Acquire(t.Context(), "k")
+		require.NoError(t, err)
+		waiter, die := w.process()
+		go func() { _, _ = waiter.Acquire(t.Context(), "k") }()
+		time.Sleep(2 * time.Second) // virtual: it waits
+		die()
+		require.NoError(t, lease.Release())
+		assert.Equal(t, "near", w.asksOnce("near", "k"), "a process that asked once came before one that waits")
+	})
+}
