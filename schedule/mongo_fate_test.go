@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -228,4 +229,29 @@ func TestMongoACallThatComesLateDoesNotOverruleTheLastWord(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Somebody has written a far date into the run of a process that is dead. Its job goes on once the run has not been renewed
+// for a TTL.
+func TestMongoADeadRunWithAFarDateBlocksItsJobForATTL(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, server *memmongo.Server) {
+		f := newStoreFixture(t, schedule.NewMongo(jobsIn(t, server)), time.Second)
+		f.job = "job"
+		_, err := f.store.Register(t.Context(), f.job, schedule.Every(time.Minute).String(), f.fire(0))
+		require.NoError(t, err)
+		f.known = true
+		time.Sleep(time.Minute)
+		c := f.ask(1)
+		f.won(c)
+		_, err = jobsIn(t, server).UpdateByID(t.Context(), "job", bson.M{"$set": bson.M{"runs." + c.ID + ".expireAt": f.base.AddDate(100, 0, 0)}})
+		require.NoError(t, err)
+		calls, end := behindLink(t, server, jobstest.NewLink(nil), time.Minute, time.Second, nil)
+		time.Sleep(long + 5*time.Minute)
+		end()
+		all := calls()
+		require.NotEmpty(t, all)
+		assert.Equal(t, f.fire(1), all[0].run.Due, "the run that died")
+		assert.Equal(t, 2, all[0].run.Attempt)
+		assert.Less(t, all[0].from.Sub(f.base), 3*time.Minute)
+	})
 }

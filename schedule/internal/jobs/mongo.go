@@ -105,6 +105,7 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 		opts.SetProjection(withoutPast)
 	}
 	var foreign []error
+	marks := map[string]server.HolderState{} // by the IDs of runs
 	err := m.base.FindAll(ctx, m.base.W1, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, len(names), func(raw bson.Raw) {
 		doc, err := readDocument(raw)
 		if err != nil {
@@ -118,7 +119,11 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 			all[i].Foreign = err
 		default:
 			all[i] = doc.state()
-			m.base.Saw(doc.Job, doc.marks(), m.base.Clock.Now())
+			seen := doc.marks()
+			m.base.Saw(doc.Job, seen, m.base.Clock.Now())
+			for _, r := range seen {
+				marks[r.ID] = r
+			}
 		}
 	}, opts)
 	if err != nil {
@@ -136,6 +141,11 @@ func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]Stat
 		all[i].Now = now.Lowest.UTC()
 		if now.Lowest.IsZero() {
 			all[i].Now = now.Likely.UTC()
+		}
+		for n, r := range all[i].Runs { // one whose date is far off is over as soon as it has not been renewed for its TTL
+			if by := m.base.KnownBy(r.Job, marks[r.ID], all[i].Now); !by.IsZero() && by.Before(r.ExpireAt) {
+				all[i].Runs[n].ExpireAt = by.UTC()
+			}
 		}
 	}
 	return all, errors.Join(foreign...)
