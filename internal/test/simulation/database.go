@@ -33,6 +33,11 @@ func NewDatabase(seed uint64, long, ttl time.Duration) *Database {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, c := range w.shards {
+		for _, m := range c.members {
+			m.ahead = x.ahead
+		}
+	}
 	w.schedule()
 	return &Database{w}
 }
