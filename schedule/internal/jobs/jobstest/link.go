@@ -46,7 +46,7 @@ func (l *Link) through(_ context.Context, c Call, send func() error) error {
 		}
 	}
 	if c.Op == "claim" {
-		defer time.Sleep(reply)
+		defer time.Sleep(reply) //nolint:forbidigo // virtual time: the reply is under way
 	}
 	if fault == nil {
 		return send()
@@ -82,7 +82,7 @@ func (l *Link) Cut() { l.Fail(func(string) (error, error) { return ErrCut, nil }
 func (l *Link) Delay(d time.Duration) {
 	l.Fail(func(call string) (error, error) {
 		if call == "claim" {
-			time.Sleep(d)
+			time.Sleep(d) //nolint:forbidigo // virtual time: the message is under way
 		}
 		return nil, nil
 	})
