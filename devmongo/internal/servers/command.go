@@ -36,9 +36,13 @@ func onPrimary(ctx context.Context, uri string, cmd bson.D) error {
 
 // awaitPrimary waits until the server, or a member of its set, takes writes.
 func awaitPrimary(ctx context.Context, uri string) error {
+	return findPrimary(ctx, options.Client().ApplyURI(uri).SetServerSelectionTimeout(startTimeout))
+}
+
+func findPrimary(ctx context.Context, at *options.ClientOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(startTimeout))
+	client, err := mongo.Connect(at)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 // An offer is a kind, and how to find out whether this machine has it.
@@ -107,7 +109,7 @@ func findExternal(_ context.Context, s Config) (backend, error) {
 type external struct{ uri string }
 
 func (e external) start(ctx context.Context) (string, error) {
-	return e.uri, awaitPrimary(ctx, e.uri)
+	return e.uri, findPrimary(ctx, options.Client().ApplyURI(e.uri)) // it does not start now: its address says how long to look for it
 }
 func (external) kill() error                   { return errors.ErrUnsupported }
 func (external) restart(context.Context) error { return errors.ErrUnsupported }
