@@ -23,7 +23,8 @@ const (
 	handOverTurns = 40
 	pollPause     = 100 * time.Millisecond
 
-	crowdSettles = 2 * time.Second // once each has its cursor: until then waiters are passed
+	crowdOpens   = 30 * time.Second // for each to have its cursor, if the server has them: until then waiters are passed
+	crowdSettles = 2 * time.Second  // and then
 	crowdLasts   = 8 * time.Second
 	crowdWork    = 5 * time.Millisecond
 
@@ -190,8 +191,8 @@ func crowdOf(l *lab, n int) crowdRun {
 			}
 		})
 	}
-	for i := range sent {
-		for sent[i].reads.Load() == 0 {
+	for i, opened := 0, time.Now(); i < n; i++ {
+		for sent[i].reads.Load() == 0 && time.Since(opened) < crowdOpens {
 			check(l.ctx.Err())
 			<-time.After(10 * time.Millisecond)
 		}

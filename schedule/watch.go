@@ -63,7 +63,8 @@ func (s *Scheduler) aim(ctx context.Context, j *job, seen jobs.State) error {
 }
 
 // watch has the runs repeated that are over, and reads the job again when one that is under way may have run
-// out. One of another process that lasts is read each ten seconds: that may be told to stop, and leave it. It reports whether the job was changed.
+// out. One of another process that lasts is read each ten seconds: that may be told to stop, and leave it. It
+// reports whether the job was changed.
 func (s *Scheduler) watch(j *job, seen jobs.State) (news bool) {
 	s.mu.Lock()
 	news = seen.Changed.After(j.changed)

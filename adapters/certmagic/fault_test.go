@@ -54,7 +54,7 @@ func TestEveryCallEndsOnAStoreThatFailsAndLeavesNothingLocked(t *testing.T) {
 					} else {
 						assert.ErrorIs(t, err, errAway)
 					}
-					time.Sleep(10 * time.Second)
+					time.Sleep(10 * time.Second) // virtual: what the fault has left is cleaned up or runs out
 					link.All(nil)
 					ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()

@@ -35,7 +35,7 @@ func TestJobsThatNoProcessHasAreSeenByAnotherOne(t *testing.T) {
 		defer stop()
 		require.NoError(t, jobs.Run(ctx))
 		require.NoError(t, jobs.Pause(t.Context(), "print"))
-		time.Sleep(3 * time.Hour)
+		time.Sleep(3 * time.Hour) // virtual: a due time passes
 		state, err := jobs.Job(t.Context(), "import")
 		require.NoError(t, err)
 		is := l.metrics()

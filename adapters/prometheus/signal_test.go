@@ -60,11 +60,11 @@ func TestJobsThatNoProcessHasAreSeenByAnotherOne(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() { over <- jobs.Run(ctx) }()
-		time.Sleep(10*time.Hour + time.Minute)
+		time.Sleep(10*time.Hour + time.Minute) // virtual: due times pass
 		stop()
 		require.NoError(t, <-over)
 		require.NoError(t, jobs.Pause(t.Context(), "print"))
-		time.Sleep(3 * time.Hour)
+		time.Sleep(3 * time.Hour) // virtual: more of them
 
 		state, err := jobs.Job(t.Context(), "import")
 		require.NoError(t, err)

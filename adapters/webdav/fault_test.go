@@ -112,9 +112,9 @@ func TestEveryCallEndsOnAServerThatFailsAndLeavesNothingLocked(t *testing.T) {
 					if release != nil {
 						release()
 					}
-					time.Sleep(10 * time.Second)
+					time.Sleep(10 * time.Second) // virtual: what the fault has left is cleaned up or runs out
 					fails(false)
-					time.Sleep(time.Minute)
+					time.Sleep(time.Minute) // virtual: longer than any lease
 					_, err = there.Create(time.Now(), details("/a", true))
 					assert.NoError(t, err, "it stays locked")
 					require.NoError(t, here.Close())

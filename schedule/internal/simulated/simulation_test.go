@@ -79,7 +79,7 @@ func onMemory(h *history) func(nr int) jobs.Store {
 // onMongo returns the way of each process to simulated servers, by a driver of its own. They lose, delay and repeat
 // commands, and elect primaries: nothing else does. The history begins in 2026, before which tokens are negative.
 func onMongo(h *history) func(nr int) jobs.Store {
-	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
+	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) // virtual: see above
 	h.begin, h.weather = time.Now().UTC(), 0
 	h.servers = simulation.NewDatabase(h.seed, time.Hour, 10*time.Second)
 	return func(nr int) jobs.Store {
@@ -377,7 +377,7 @@ func (h *history) wind(nr uint64) func(string) (before, after error) {
 			pause = time.Duration(rng.IntN(4500)) * time.Millisecond
 		}
 		mu.Unlock()
-		time.Sleep(pause)
+		time.Sleep(pause) // virtual: a person at work
 		switch {
 		case x < h.weather:
 			return jobstest.ErrCut, nil
@@ -428,7 +428,7 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 	}
 	pass := func(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); {
-			time.Sleep(min(time.Minute, time.Until(end)))
+			time.Sleep(min(time.Minute, time.Until(end))) // virtual: somebody looks each minute
 			_, _ = observer.Read(c.Context(), []string{"job"}, jobs.WithoutPast)
 		}
 		for _, p := range all {
@@ -468,7 +468,7 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 			stalls := odds(2)
 			p.link.Fail(func(string) (error, error) {
 				if stalls {
-					time.Sleep(time.Duration(10+nr%30) * time.Second)
+					time.Sleep(time.Duration(10+nr%30) * time.Second) // virtual: a call that takes long
 				}
 				return jobstest.ErrCut, nil
 			})
