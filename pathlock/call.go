@@ -114,7 +114,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 	}
 }
 
-// writeNow runs a request, and wakes waiters and watchers.
+// writeNow runs a request, and wakes waiters.
 func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome) outcome {
 	o := step(ctx)
 	if o.fault != nil {
@@ -127,7 +127,7 @@ func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome)
 		return o
 	}
 	if o.changed {
-		t.hub.wrote(ctx, o.heard)
+		t.hub.wrote(ctx)
 	}
 	if o.revived != nil {
 		// The storage's clock shows that this was written after the lock had run out, so others
@@ -166,7 +166,7 @@ func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 		settled, err := remove(ctx)
 		cancel()
 		if err == nil {
-			t.hub.wrote(whole, true)
+			t.hub.wrote(whole)
 		}
 		if settled || errors.Is(err, ErrForeign) || !backoff.Sleep(whole, pause) {
 			return

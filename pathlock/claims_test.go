@@ -61,7 +61,7 @@ type claim struct {
 }
 
 func claimsOn(p Place, documents bool) []claim {
-	all := slices.Concat(dataClaims, stepClaims, timeClaims, eventClaims)
+	all := slices.Concat(dataClaims, stepClaims, timeClaims)
 	if documents {
 		all = append(all, documentClaims...)
 	}

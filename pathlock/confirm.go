@@ -103,7 +103,7 @@ func (d *document) uncovered(path string, tokens []string, now interval, deep bo
 	if missing != nil || done || !deep {
 		return path, missing
 	}
-	if n := d.index.locate(path, func(*node) {}); n != nil {
+	if n := d.locate(path, func(*node) {}); n != nil {
 		n.uncoveredBelow(path, tokens, now, func(where string, locks []Lock) {
 			if missing == nil || comparePaths(where, at) < 0 {
 				at, missing = where, locks

@@ -106,7 +106,7 @@
 // ends the call returns at once, and a lock that is granted later is released. [Tree.Close]
 // waits for that.
 //
-// # Waiting and events
+// # Waiting
 //
 // [Tree.LockWait] tries again when a lock in the tree was released, when the first lock in its
 // way runs out, and now and then. Waiters have no order. But shared locks that come and go do not
@@ -114,10 +114,6 @@
 // or wait ([ConflictError.Waiting]). A waiter that died keeps shared locks out for 30 s at most. A
 // caller that has a shared lock, and asks for one more that overlaps it, waits behind such a waiter,
 // which waits for the first one: take one lock that covers both.
-//
-// [Tree.Watch] yields what happens to the locks: added, released, expired, each once and in
-// order of time. It takes a little over a second to begin. A watcher that missed events is told so
-// ([Reset]), and then of every lock that exists. No lock depends on events.
 //
 // The protocol is explained in docs/internals/pathlock.md.
 package pathlock

@@ -1,54 +1,84 @@
 package pathlock
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// logLength is the number of events that a tree keeps for its watchers.
-const logLength = 64
-
 // A document is a tree as a storage keeps it: the locks, including those that ran out and were
-// not removed yet, and the data for watchers. It is not safe for concurrent use.
+// not removed yet, and the reservations. It finds locks by path, by token and by expiry, without a
+// scan of all of them. It is not safe for concurrent use.
 type document struct {
-	Seq     int64     // the number of the last event
-	Watched time.Time // until then a process watches or waits
-	Log     []Event   // the last events, oldest first: logLength, and those of the last write
-
 	Reserved []reservation // by exclusive waiters
 
-	index index
+	root   *node
+	tokens map[string]*entry
+	expiry []*entry // those that end, by their end
 
 	changed bool // there is something to write
 	grown   bool // a lock was added
-	ended   bool // the last write removed a lock, or logged an event
 }
 
 // newDocument makes a tree of some locks: without any, as one is that was never written to.
 func newDocument(locks ...Lock) *document {
-	d := &document{index: index{root: &node{}, tokens: make(map[string]*entry)}}
+	d := &document{root: &node{}, tokens: make(map[string]*entry)}
 	slices.SortFunc(locks, func(a, b Lock) int { return a.ExpireAt.Compare(b.ExpireAt) }) // expiry grows at its end
 	for _, l := range locks {
-		d.index.put(l)
+		d.put(l)
 	}
+	d.changed, d.grown = false, false
 	return d
 }
 
 // put adds a lock, or replaces the one with the same token.
 func (d *document) put(l Lock) {
-	d.changed, d.grown = true, d.grown || d.index.tokens[l.Token] == nil
-	d.index.put(l)
+	replaced := d.drop(l.Token)
+	d.changed, d.grown = true, d.grown || !replaced
+	n := d.root
+	for name := range segments(l.Path) {
+		child := n.children[name]
+		if child == nil {
+			child = &node{parent: n, name: name}
+			if n.children == nil {
+				n.children = make(map[string]*node)
+			}
+			n.children[name] = child
+		}
+		n = child
+	}
+	e := &entry{Lock: l, node: n}
+	n.entries = append(n.entries, e)
+	n.count(&e.Lock, 1)
+	d.tokens[l.Token] = e
+	if !l.ExpireAt.IsZero() {
+		at, _ := slices.BinarySearchFunc(d.expiry, e, byEnd)
+		d.expiry = slices.Insert(d.expiry, at, e)
+	}
 }
 
-// drop removes a lock, if it is there.
-func (d *document) drop(token string) {
-	if d.index.tokens[token] != nil {
-		d.index.drop(token)
-		d.changed, d.ended = true, true
+// drop removes a lock, and the nodes that existed only for it. It reports whether the lock was there.
+func (d *document) drop(token string) bool {
+	e := d.tokens[token]
+	if e == nil {
+		return false
 	}
+	delete(d.tokens, token)
+	if !e.ExpireAt.IsZero() {
+		at, _ := slices.BinarySearchFunc(d.expiry, e, byEnd)
+		d.expiry = slices.Delete(d.expiry, at, at+1)
+	}
+	n := e.node
+	at := slices.Index(n.entries, e)
+	n.entries = slices.Delete(n.entries, at, at+1)
+	n.count(&e.Lock, -1)
+	for n.parent != nil && n.all == 0 {
+		delete(n.parent.children, n.name)
+		n = n.parent
+	}
+	d.changed = true
+	return true
 }
 
 // reserve adds a reservation, or replaces the one with the same ID.
@@ -65,16 +95,6 @@ func (d *document) unreserve(ids ...string) bool {
 	return len(d.Reserved) != before
 }
 
-// list returns all locks, in the order in which they are written.
-func (d *document) list() []Lock {
-	var all []Lock
-	for _, e := range d.index.tokens {
-		all = append(all, e.Lock)
-	}
-	slices.SortFunc(all, byPath)
-	return all
-}
-
 // A scope says where affecting looks, in addition to the path itself.
 type scope struct{ parents, children, exclusiveOnly bool }
 
@@ -85,7 +105,7 @@ func (d *document) affecting(path string, now interval, what scope) (a Affecting
 			*to = append(*to, e.answer(now))
 		}
 	}
-	n := d.index.locate(path, func(above *node) {
+	n := d.locate(path, func(above *node) {
 		for _, e := range above.entries {
 			if what.parents && e.Depth == Infinity {
 				add(&a.Parents, e)
@@ -119,7 +139,7 @@ func (d *document) conflicts(r Request, now interval) Affecting {
 
 // live returns the lock of a token, or nil if there is no such lock or it may have run out.
 func (d *document) live(token string, now interval) *Lock {
-	e := d.index.tokens[token]
+	e := d.tokens[token]
 	if e == nil || !e.live(now.Latest) {
 		return nil
 	}
@@ -129,7 +149,7 @@ func (d *document) live(token string, now interval) *Lock {
 // all returns the live locks, by path.
 func (d *document) all(now interval) []Lock {
 	var all []Lock
-	for _, e := range d.index.tokens {
+	for _, e := range d.tokens {
 		if e.live(now.Earliest) {
 			all = append(all, e.answer(now))
 		}
@@ -138,41 +158,36 @@ func (d *document) all(now interval) []Lock {
 	return all
 }
 
-// nextExpiry returns the time until the next lock runs out, at most pollLive.
-func (d *document) nextExpiry(now interval) time.Duration {
-	if lasting := d.index.expiry[d.index.over(now.Earliest):]; len(lasting) > 0 {
-		return min(pollLive, lasting[0].ExpireAt.Sub(now.Earliest)+tick)
-	}
-	return pollLive
-}
-
-// begin is how every write of a lock starts: it removes the locks that ran out and, if the tree is
-// watched, logs them in the order in which they ran out.
-func (d *document) begin(now interval) {
-	d.Log = slices.Delete(d.Log, 0, max(0, len(d.Log)-logLength))
-	for _, o := range slices.Clone(d.index.expiry[:d.index.over(now.Earliest)]) {
+// sweep removes the locks that ran out.
+func (d *document) sweep(now interval) {
+	for _, o := range slices.Clone(d.expiry[:d.over(now.Earliest)]) {
 		d.drop(o.Token)
-		d.log(now, Expired, o.Lock, o.ExpireAt)
 	}
 }
 
-// log adds an event, if the tree is watched. Times in the log never go back, although the clocks of its
-// writers differ.
-func (d *document) log(now interval, kind Kind, l Lock, at time.Time) {
-	if !d.watched(now) {
-		return
-	}
-	if last := len(d.Log) - 1; last >= 0 && d.Log[last].At.After(at) {
-		at = d.Log[last].At
-	}
-	l.Left = 0
-	l.Owner = bytes.Clone(l.Owner)
-	d.Seq++
-	d.Log = append(d.Log, Event{Seq: d.Seq, Kind: kind, At: at, Lock: l})
-	d.changed, d.ended = true, true
+// over returns how many locks have run out at t.
+func (d *document) over(t time.Time) int {
+	n, _ := slices.BinarySearchFunc(d.expiry, t, func(e *entry, t time.Time) int {
+		if e.ExpireAt.After(t) {
+			return 1
+		}
+		return -1
+	})
+	return n
 }
 
-func (d *document) watched(now interval) bool { return d.Watched.After(now.Earliest) }
+// locate returns the node of a clean path, or nil if no lock is on it or below. It calls
+// pass for every node above it.
+func (d *document) locate(path string, pass func(*node)) *node {
+	n := d.root
+	for name := range segments(path) {
+		pass(n)
+		if n = n.children[name]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
 
 func byAge(a, b Lock) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Token, b.Token))

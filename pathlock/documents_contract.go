@@ -25,7 +25,7 @@ import (
 //  7. Context. A call returns soon after its context ends, and starts nothing that
 //     outlives it.
 //
-// A keeper that is also a store.Feed carries the notices for waiters and watchers.
+// A keeper that is also a store.Feed carries the notices for waiters.
 type keeper interface {
 	// View calls look with a tree. look must not change or keep the document.
 	View(ctx context.Context, tree string, look func(doc *document, now interval)) error

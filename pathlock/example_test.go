@@ -97,32 +97,6 @@ func ExampleTree_Confirm() {
 	// <nil>
 }
 
-func ExampleTree_Watch() {
-	ctx, tree := context.Background(), files()
-	defer tree.Close()
-	events, err := tree.Watch(ctx)
-	check(err)
-	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
-	l, err := tree.Lock(ctx, r)
-	check(err)
-	check(tree.Release(ctx, l.Token))
-	r.Timeouts = []time.Duration{pathlock.MinTimeout}
-	_, err = tree.Lock(ctx, r)
-	check(err)
-	for event, err := range events {
-		check(err)
-		fmt.Println(event.Kind, event.Lock.Path)
-		if event.Kind == pathlock.Expired {
-			break
-		}
-	}
-	// Output:
-	// added /docs
-	// released /docs
-	// added /docs
-	// expired /docs
-}
-
 // OnMongo and New send nothing. The collection need not exist.
 func ExampleOnMongo() {
 	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/store"
 )
 
 // What a storage of documents is made of.
@@ -19,10 +18,7 @@ type (
 	Memory    = memory
 )
 
-const (
-	LogLength = logLength
-	MaxListed = maxListed
-)
+const MaxListed = maxListed
 
 var NewMemory = newMemory
 
@@ -65,18 +61,20 @@ func (d *Dir) Clocked(host hostclock.Clock, wall func() time.Time) *Dir {
 // Limit sets how large a file may grow by new locks.
 func (d *Dir) Limit(bytes int) { d.trees.most = bytes }
 
-// FeedOf returns the feed of a storage.
-func FeedOf(s Storage) store.Feed { return s.open("any", slog.Default()).feed() }
-
-// Locks returns all locks of a document.
-func (d *document) Locks() []Lock { return d.list() }
+// Locks returns all locks of a document, those that ran out too.
+func (d *document) Locks() (all []Lock) {
+	for _, e := range d.tokens {
+		all = append(all, e.Lock)
+	}
+	return all
+}
 
 // Put adds a lock to a document.
 func (d *document) Put(l Lock) { d.put(l) }
 
 // Copy returns a document that a test may change.
 func (d *document) Copy() *document {
-	c := *d
-	c.Log, c.Reserved, c.index = slices.Clone(d.Log), slices.Clone(d.Reserved), newDocument(d.list()...).index
-	return &c
+	c := newDocument(d.Locks()...)
+	c.Reserved = slices.Clone(d.Reserved)
+	return c
 }

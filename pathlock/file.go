@@ -57,11 +57,7 @@ type fileTree struct {
 
 	Tree string `json:"tree"`
 	hostclock.Stamp
-	Seq     int64      `json:"seq"`
-	Watched time.Time  `json:"watchedUntil,omitzero"`
-	Locks   []fileLock `json:"locks"`
-	Log     []Event    `json:"log,omitempty"`
-
+	Locks    []fileLock    `json:"locks"`
 	Reserved []reservation `json:"reserved,omitempty"`
 }
 
@@ -102,7 +98,7 @@ func (d *files) Update(ctx context.Context, tree string, change func(*document, 
 	if !f.doc.changed && !f.moved {
 		return now.Latest, nil
 	}
-	text, err := f.encode(tree, now.Earliest)
+	text, err := f.encode(tree, now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
@@ -148,7 +144,7 @@ func (d *files) read(tree string) (seen fileSeen, now interval, err error) {
 		locks = append(locks, l.Lock)
 	}
 	seen = fileSeen{doc: newDocument(locks...), Stamp: f.Stamp, size: len(text), moved: moved}
-	seen.doc.Seq, seen.doc.Watched, seen.doc.Log, seen.doc.Reserved = f.Seq, f.Watched, f.Log, f.Reserved
+	seen.doc.Reserved = f.Reserved
 	return seen, now, nil
 }
 
@@ -166,19 +162,16 @@ func (f *fileTree) tell(clock hostclock.Timepiece) (now time.Time, moved bool) {
 			l.ExpireAt = server.Ceil(l.ExpireAt.Add(by))
 		}
 	}
-	if !f.Watched.IsZero() {
-		f.Watched = f.Watched.Add(min(ago, 0)) // moving a word is not worth more
-	}
 	return now, true
 }
 
 // encode returns the file as it is to be written.
-func (s *fileSeen) encode(tree string, at time.Time) ([]byte, error) {
+func (s *fileSeen) encode(tree string, now interval) ([]byte, error) {
 	f := fileTree{
-		Pathlock: 1, Tree: tree, Stamp: hostclock.Stamp{At: at, Boot: s.Boot, Zero: s.Zero},
-		Seq: s.doc.Seq, Watched: s.doc.Watched, Locks: []fileLock{}, Log: s.doc.Log, Reserved: s.doc.Reserved,
+		Pathlock: 1, Tree: tree, Stamp: hostclock.Stamp{At: now.Earliest, Boot: s.Boot, Zero: s.Zero},
+		Locks: []fileLock{}, Reserved: s.doc.Reserved,
 	}
-	for _, l := range s.doc.list() {
+	for _, l := range s.doc.all(now) {
 		f.Locks = append(f.Locks, fileLock{l, l.moved})
 	}
 	return json.Marshal(f)

@@ -16,7 +16,6 @@ const (
 )
 
 const (
-	wordFor   = time.Minute           // how long the word of a waiter or a watcher lasts
 	pollLeast = 50 * time.Millisecond // without a feed, at first
 	pollMost  = time.Second           // … and in the end
 	pollLive  = 30 * time.Second      // with a feed, whose notices may get lost
@@ -74,18 +73,19 @@ func (h *hub) wake() {
 	}
 }
 
-// wrote wakes the sleepers of this process after a change. If other processes are known to
-// listen, it also wakes those. A notice that takes a command is sent in the background.
-func (h *hub) wrote(ctx context.Context, heard bool) {
+// wrote wakes the sleepers of this process after a change, and in the background those of other
+// processes, if there may be any.
+func (h *hub) wrote(ctx context.Context) {
 	h.wake()
-	if !heard || h.feed == nil {
+	if h.feed == nil {
 		return
 	}
-	notice := store.Notice{Topic: topicPaths, Key: h.tree.name, Kind: kindChanged}
 	h.tree.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyFor)
 		defer cancel()
-		_ = h.feed.Notify(ctx, notice)
+		if h.tree.store.awaited(ctx) {
+			_ = h.feed.Notify(ctx, store.Notice{Topic: topicPaths, Key: h.tree.name, Kind: kindChanged})
+		}
 	})
 }
 
@@ -117,17 +117,4 @@ func (h *hub) sleep(ctx context.Context, woken <-chan struct{}, d time.Duration)
 		return ErrClosed
 	}
 	return nil
-}
-
-// leaveWord says that a process watches or waits, unless the tree already says so for long enough. If
-// it did not say so until now, writers may have logged nothing: so one number is skipped in the log, and an
-// earlier watcher sees the gap.
-func (d *document) leaveWord(now interval) {
-	if d.Watched.After(now.Latest.Add(wordFor / 2)) {
-		return
-	}
-	if !d.watched(now) {
-		d.Seq++
-	}
-	d.Watched, d.changed = now.Latest.Add(wordFor), true
 }

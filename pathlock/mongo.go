@@ -22,15 +22,13 @@ import (
 //
 //	mongo.go           the collection, its options and its indexes
 //	mongo_document.go  the documents, and the values by which they are found
-//	mongo_lock.go      Lock: add and look
-//	mongo_keep.go      … clear the way, withdraw or keep
+//	mongo_lock.go      Lock: add, look, clear the way, keep or withdraw
 //	mongo_look.go      the reads
 //	mongo_over.go      when a lock has run out
 //	mongo_judge.go     what a Lock concludes from a read
 //	mongo_refresh.go   Refresh
 //	mongo_end.go       Release, and the removal of locks that will not be used
-//	mongo_word.go      the word of waiters and watchers
-//	mongo_watch.go     the events of a Watch
+//	mongo_word.go      the word of waiters
 type Mongo struct {
 	base  *command.Collection
 	wakes store.Feed // beside the collection

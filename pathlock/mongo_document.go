@@ -15,26 +15,23 @@ import (
 // The document of a lock:
 //
 //	{ _id: "urn:uuid:…",            // the token
-//	  pathlock: 2, tree: "files",   // the version of this shape, and the mark that it is ours
-//	  state: "granted" | "released" | "expired",
+//	  pathlock: 3, tree: "files",   // the version of this shape, and the mark that it is ours
 //	  path, mode, depth, timeout, owner,
 //	  since: Date, until: Date,     // when it was added, and when it runs out
 //	  on: Long, under: [Long, …],   // by which it is found, see keys below
 //	  ttl: Long, epoch: ObjectID,   // for how many ms it is trusted; the election under which until was written
 //	  rev: ObjectID,                // new with each write that a rival has to notice
-//	  at: Date,                     // $currentDate: the server's clock at the last write
-//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: only while the tree is watched
+//	  at: Date }                    // $currentDate: the server's clock at the last write
 //
-// Beside it there is one document for each tree that has waiters or watchers:
+// Beside it there is one document for each tree that has waiters:
 //
-//	{ _id: "files", pathlock: 2, tree: "files", on: Long, waitedUntil: Date, watchedUntil: Date, at: Date,
+//	{ _id: "files", pathlock: 3, tree: "files", on: Long, waitedUntil: Date, at: Date,
 //	  reserved: { "JN4…": { path, depth, until: Date }, … } } // by exclusive waiters
 //
 // Neither has the mark of package mongolock, whose locks and index leave them alone.
 const (
 	fieldVersion = "pathlock"
 	fieldTree    = "tree"
-	fieldState   = "state"
 	fieldPath    = "path"
 	fieldMode    = "mode"
 	fieldDepth   = "depth"
@@ -48,18 +45,11 @@ const (
 	fieldUnder   = "under"
 	fieldRev     = "rev"
 	fieldAt      = "at"
-	fieldGranted = "granted"
-	fieldEnded   = "ended"
 	fieldWaited  = "waitedUntil"
-	fieldWatched = "watchedUntil"
 
 	fieldReserved = "reserved"
 
-	mongoVersion = 2
-
-	stateGranted  = "granted"
-	stateReleased = "released"
-	stateExpired  = "expired"
+	mongoVersion = 3
 )
 
 // never is the until of an infinite lock.
@@ -68,13 +58,11 @@ var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // A record is the document of a lock as it was read.
 type record struct {
 	Lock
-	state          string
-	until          time.Time
-	ttl            time.Duration
-	epoch          bson.ObjectID
-	rev            bson.ObjectID
-	at             time.Time
-	granted, ended time.Time
+	until time.Time
+	ttl   time.Duration
+	epoch bson.ObjectID
+	rev   bson.ObjectID
+	at    time.Time
 
 	// The following are of a lock that this process is adding:
 	sent, got server.Moment     // when it was sent, and when that was answered
@@ -97,8 +85,8 @@ func readRecord(raw bson.Raw) (r record, err error) {
 		t, _ := command.Time(raw.Lookup(field))
 		return t
 	}
-	r.state, r.Path, r.Mode, r.Depth = text(fieldState), text(fieldPath), Mode(text(fieldMode)), Depth(text(fieldDepth))
-	r.Since, r.until, r.at, r.granted, r.ended = date(fieldSince), date(fieldUntil), date(fieldAt), date(fieldGranted), date(fieldEnded)
+	r.Path, r.Mode, r.Depth = text(fieldPath), Mode(text(fieldMode)), Depth(text(fieldDepth))
+	r.Since, r.until, r.at = date(fieldSince), date(fieldUntil), date(fieldAt)
 	timeout, _ := raw.Lookup(fieldTimeout).AsInt64OK()
 	r.Timeout = time.Duration(timeout)
 	if _, owner, ok := raw.Lookup(fieldOwner).BinaryOK(); ok && len(owner) > 0 {
@@ -123,7 +111,6 @@ func (r *record) encoded(tree string) bson.D {
 	l := &r.Lock
 	d := bson.D{
 		{Key: fieldVersion, Value: mongoVersion}, {Key: fieldTree, Value: tree},
-		{Key: fieldState, Value: r.state},
 		{Key: fieldPath, Value: l.Path}, {Key: fieldMode, Value: string(l.Mode)}, {Key: fieldDepth, Value: string(l.Depth)},
 		{Key: fieldTimeout, Value: int64(l.Timeout)},
 		{Key: fieldSince, Value: l.Since}, {Key: fieldUntil, Value: r.until},
@@ -152,7 +139,7 @@ func (r *record) encoded(tree string) bson.D {
 const (
 	bitShared   = 1
 	bitInfinity = 2
-	bitEvents   = 4
+	bitWord     = 4
 	allBits     = 7
 )
 
@@ -186,8 +173,8 @@ func bases(tree, path string) (all []int64) {
 	return all
 }
 
-// wordNumber returns the number of the document with the word of waiters and watchers.
-func wordNumber(tree string) int64 { return bases(tree, "/")[0] | bitEvents }
+// wordNumber returns the number of the document with the word of waiters.
+func wordNumber(tree string) int64 { return bases(tree, "/")[0] | bitWord }
 
 // covering returns the numbers of all locks that cover a path: those on it, and those
 // above it with depth infinity.
@@ -209,13 +196,4 @@ func within(tree, path string, modes ...Mode) (under bson.A) {
 		under = append(under, all[len(all)-1]|modeBit(mode))
 	}
 	return under
-}
-
-// bucketFor is the time for which the events of a tree share a number.
-const bucketFor = 10 * time.Second
-
-// bucket returns the number by which watchers find the events around a time.
-func bucket(tree string, t time.Time) int64 {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00\x00%d", tree, t.UnixNano()/int64(bucketFor)))
-	return int64(binary.BigEndian.Uint64(sum[:]))&^allBits | bitEvents //nolint:gosec // its bits
 }

@@ -51,7 +51,7 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 		case j.over[o.Token]:
 			v.drop = append(v.drop, o)
 		case !d.about(o, v.now, m.base.Clock.Now()):
-			held.index.put(j.shown(o))
+			held.put(j.shown(o))
 		case mine != nil && mine.before(o):
 			v.younger = append(v.younger, o)
 		default:
@@ -73,7 +73,7 @@ type doubts struct {
 	met       map[string]bool // the locks that were in doubt when the request was first refused
 	undecided int             // how many of these still are
 
-	withdrew, heard bool // it withdrew a lock that others may have been refused for; and others listen
+	withdrew bool // … a lock that others may have been refused for
 }
 
 // answered counts a command. Where a process stands still between its commands, because it

@@ -43,9 +43,7 @@ func (m *mongoTree) lock(ctx context.Context, r Request, l Lock, w *waiter) outc
 		m.refused.Store(int64(m.base.Clock.Now()))
 		o = m.leavingWord(ctx, r, o, w, &d)
 	}
-	if d.withdrew {
-		o.changed, o.heard = true, o.heard || d.heard
-	}
+	o.changed = d.withdrew
 	return o
 }
 
@@ -119,13 +117,11 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w *wa
 	}
 	now := m.lately()
 	known, _ := m.fresh(m.base.Clock.Now())
-	if !known.waited.After(now.Earliest) {
-		m.ended()
-	}
 	mine, useless := w.reservation(c, known.reserved, now)
 	unsaid := !known.waited.After(now.Latest.Add(wordFor / 2))
 	if unsaid || mine != nil {
-		if _, err := m.leaveWord(command.Bare(ctx), fieldWaited, mine, useless...); err != nil {
+		var err error
+		if known, err = m.leaveWord(command.Bare(ctx), mine, useless...); err != nil {
 			return o // the caller polls
 		}
 	}
@@ -145,7 +141,7 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w *wa
 		o.err = c
 	}
 	// Until all writing processes know of the word, a release may not be announced.
-	if unsettled := m.unsettled(m.base.Clock.Now()); unsettled > 0 {
+	if unsettled := known.waited.Add(wordSettled - wordFor).Sub(m.lately().Earliest); unsettled > 0 {
 		c.soon(unsettled)
 	}
 	return o
@@ -158,11 +154,12 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 	if mine == nil {
 		return o, false
 	}
-	s, o, free := m.clearTheWay(ctx, r, mine, d)
+	o, free := m.clearTheWay(ctx, r, mine, d)
 	if free {
-		return m.finish(ctx, mine, s)
+		return m.finish(ctx, mine)
 	}
-	if err := m.withdraw(ctx, mine, s, d); err != nil {
+	d.withdrew = true
+	if _, err := m.end(ctx, mine); err != nil {
 		// A refusal stands. Every other outcome may have left the lock behind.
 		o.claims, o.lock, o.left = mine.Token, mine.Lock, true
 		if o.err == nil {
@@ -182,7 +179,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	by := m.base.ClockBasis()
 	now := clockOf(by)
 	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
-	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
+	mine := &record{Lock: l, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
 	r, err := m.insert(within, l.Token, mine.encoded(m.name))
 	d.answered(r.Sent, r.Seen())
 	mine.sent, mine.got = r.Sent, r.Seen()
@@ -224,34 +221,70 @@ func (m *mongoTree) saw(mine, seen *record) {
 // that were added after it and are in doubt, and removes those that have run out. free is false
 // if others are in the way, or if a command failed. Without a conflict or a fault, the other
 // lock is in doubt.
-func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d *doubts) (s sight, o outcome, free bool) {
+func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d *doubts) (o outcome, free bool) {
 	for {
-		var err error
-		s, err = m.look(ctx, r, mine.Token, d)
+		s, err := m.look(ctx, r, mine.Token, d)
 		if err != nil {
-			return s, outcome{fault: err}, false
+			return outcome{fault: err}, false
 		}
 		v, err := m.judge(ctx, r, mine, &s, d)
 		switch {
 		case err != nil:
-			return s, outcome{fault: err}, false
+			return outcome{fault: err}, false
 		case v.refuses():
-			return s, outcome{err: m.refusal(ctx, r, v, s.full, d)}, false
+			return outcome{err: m.refusal(ctx, r, v, s.full, d)}, false
 		case !v.mine && !s.full, len(v.older) > 0:
-			return s, o, false
+			return o, false
 		}
-		cleared, err := m.drop(ctx, v)
-		switch {
-		case err != nil:
-			return s, outcome{fault: server.NotApplied(err)}, false
-		case cleared && !s.full && !v.doubtful():
-			return s, o, true
+		cleared := true
+		for _, over := range v.drop {
+			gone, err := m.end(ctx, over)
+			if err != nil {
+				return outcome{fault: server.NotApplied(err)}, false
+			}
+			cleared = cleared && gone
+		}
+		if cleared && !s.full && !v.doubtful() {
+			return o, true
 		}
 		mine.again = true
 		if o := m.pause(ctx, d); o.fault != nil {
-			return s, o, false
+			return o, false
 		}
 	}
+}
+
+// finish grants a lock when nothing is in its way. It writes once more if the lock's time has
+// to begin again, because it had to wait or because its dates were of another clock than the
+// one that applied them. It does not find the lock if a rival has removed it meanwhile.
+func (m *mongoTree) finish(ctx context.Context, mine *record) (o outcome, again bool) {
+	o = outcome{lock: mine.Lock, at: mine.at, claims: mine.Token}
+	if !mine.again {
+		return o, false
+	}
+	ctx = command.Bare(ctx)
+	_ = m.base.Sure(ctx) // get the clock, which may be another one now
+	by := m.base.ClockBasis()
+	o.lock.ExpireAt = clockOf(by).end(mine.Timeout)
+	reply, err := m.base.Modify(ctx, m.base.MajorityJournaled, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}, bson.D{
+		{Key: "$set", Value: bson.D{
+			{Key: fieldUntil, Value: until(o.lock)}, {Key: fieldEpoch, Value: by.Epoch}, {Key: fieldRev, Value: bson.NewObjectID()},
+		}},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+	}, onlyAt())
+	at, ok := m.drawn(reply)
+	switch {
+	case err != nil: // the write may have been applied in part: the lock is there in any case
+		o.fault = err
+	case !reply.Found():
+		return outcome{}, true
+	case !ok:
+		o.fault = errNoTime
+	case !m.base.Plausible(by, at, reply.Sent, m.base.Clock.Now()):
+		o.fault = errClock
+	}
+	o.at = at
+	return o, false
 }
 
 // refusal returns the conflict with the locks in the way.

@@ -25,7 +25,7 @@ import (
 func (f *mongoFixture) put(l Lock, at, until time.Time) (token string) {
 	f.t.Helper()
 	l.Token, l.Since = newToken(), at
-	r := record{Lock: l, state: stateGranted, until: until, rev: bson.NewObjectID()}
+	r := record{Lock: l, until: until, rev: bson.NewObjectID()}
 	_, err := f.coll.InsertOne(f.ctx(), append(r.encoded("files"), bson.E{Key: "_id", Value: l.Token}, bson.E{Key: fieldAt, Value: at}))
 	require.NoError(f.t, err)
 	return l.Token
@@ -200,11 +200,11 @@ func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	require.NotNil(t, mine, o)
 	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: l.Token}})
 	require.NoError(t, err)
-	_, o, free := e.clearTheWay(f.ctx(), Request{Path: "/a", Mode: Exclusive, Depth: Zero}, mine, &d)
+	o, free := e.clearTheWay(f.ctx(), Request{Path: "/a", Mode: Exclusive, Depth: Zero}, mine, &d)
 	assert.False(t, free)
 	assert.NoError(t, errors.Join(o.err, o.fault))
 	mine.again = true
-	_, again := e.finish(f.ctx(), mine, sight{sent: m.base.Clock.Now()})
+	_, again := e.finish(f.ctx(), mine)
 	assert.True(t, again)
 	all, err := tree.Locks(f.ctx())
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func (f *mongoFixture) many(n int, lock func(i int) Lock) {
 	for i := range n {
 		l := lock(i)
 		l.Since = now.Add(-time.Second)
-		r := record{Lock: l, state: stateGranted, until: now.Add(time.Hour), rev: bson.NewObjectID()}
+		r := record{Lock: l, until: now.Add(time.Hour), rev: bson.NewObjectID()}
 		batch = append(batch, append(r.encoded("files"), bson.E{Key: "_id", Value: newToken()}, bson.E{Key: fieldAt, Value: now}))
 	}
 	_, err := f.coll.InsertMany(f.ctx(), batch)
@@ -239,21 +239,21 @@ func TestALockOfTheRootListsAThousandLocksAndCountsTheOthers(t *testing.T) {
 	assert.ErrorContains(t, err, "more")
 }
 
-// The word of the watchers may be among the documents that a look did not read.
+// The word may be among the documents that a look did not read.
 func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
 	f := newMongo(t)
 	f.many(maxListed+500, func(i int) Lock {
 		return Lock{Path: fmt.Sprint("/file", i), Mode: Shared, Depth: Zero, Timeout: time.Hour}
 	})
-	watching := f.tree(f.storage()).store.(*mongoTree)
-	until, err := watching.leaveWord(f.ctx(), fieldWatched, nil)
+	waiting := f.tree(f.storage()).store.(*mongoTree)
+	left, err := waiting.leaveWord(f.ctx(), nil)
 	require.NoError(t, err)
 	e := f.tree(f.storage()).store.(*mongoTree)
 	for _, limit := range []int64{1, 2, maxListed} {
 		s, err := e.find(f.ctx(), e.base.W1, e.inTheWay(Request{Path: "/", Mode: Exclusive, Depth: Infinity}), limit)
 		require.NoError(t, err)
 		assert.True(t, s.full)
-		assert.Equal(t, until, s.word.watched, "of %d", limit)
+		assert.Equal(t, left, s.word, "of %d", limit)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestTheRefusalOfAWaiterCountsTheLocksInDoubtThatItDoesNotList(t *testing.T)
 	_, err := tree.Lock(f.ctx(), shared("/a"))
 	require.NoError(t, err)
 	time.Sleep(doubtMost) // real: until it is no longer in doubt
-	_, err = e.leaveWord(f.ctx(), fieldWaited, nil)
+	_, err = e.leaveWord(f.ctx(), nil)
 	require.NoError(t, err)
 	l := exclusiveLock("/a/b")
 	l.Mode = Shared
@@ -439,7 +439,7 @@ func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {
 // Somebody wrote it by hand. As a time.Duration each would be half a millisecond.
 func TestATTLThatNoDurationHoldsIsNotShort(t *testing.T) {
 	for ms, foreign := range map[int64]bool{18_446_744_073_710: false, -18_446_744_073_709: true} {
-		r := record{Lock: exclusiveLock("/a"), state: stateGranted, until: time.Now(), rev: bson.NewObjectID()}
+		r := record{Lock: exclusiveLock("/a"), until: time.Now(), rev: bson.NewObjectID()}
 		r.Token = newToken()
 		doc := append(r.encoded("files"), bson.E{Key: "_id", Value: r.Token})
 		for i := range doc {

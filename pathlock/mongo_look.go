@@ -78,9 +78,12 @@ func (m *mongoTree) partFilter(p part) bson.D {
 	return m.filter(on, under)
 }
 
+// withoutKeys leaves out the numbers by which a record is found.
+var withoutKeys = bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}
+
 // each calls tell with what a filter finds, without the numbers by which it is found.
 func (m *mongoTree) each(ctx context.Context, coll *mongo.Collection, filter bson.D, tell func(bson.Raw) error, opts *options.FindOptionsBuilder) error {
-	cursor, err := coll.Find(ctx, filter, opts.SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+	cursor, err := coll.Find(ctx, filter, opts.SetProjection(withoutKeys))
 	if err != nil {
 		return err
 	}
@@ -141,6 +144,12 @@ func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts
 	s, err := m.find(command.Bare(ctx), coll, m.inTheWay(r, token), maxListed+3) // 3 more, for the word and the lock itself
 	d.answered(s.sent, m.base.Clock.Now())
 	return s, err
+}
+
+// lately returns the server's clock as it is known.
+func (m *mongoTree) lately() interval {
+	reading, _ := m.base.Known()
+	return interval{Earliest: reading.Earliest, Latest: server.Ceil(reading.Latest)}
 }
 
 // clock returns the server's clock, exact enough to judge these records. They matter only through a
@@ -228,7 +237,7 @@ func (m *mongoTree) document(ctx context.Context, about string, now interval, s 
 	}
 	var locks []Lock
 	for i := range s.records {
-		if r := &s.records[i]; r.state == stateGranted && !j.over[r.Token] {
+		if r := &s.records[i]; !j.over[r.Token] {
 			locks = append(locks, j.shown(r))
 		}
 	}

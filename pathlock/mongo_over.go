@@ -25,6 +25,19 @@ func (r *record) mark() server.HolderState {
 
 func (r *record) finite() bool { return r.until.Before(never) }
 
+// clockOf returns the clock that a write goes by.
+func clockOf(by server.ClockBasis) interval {
+	return interval{Earliest: by.Earliest, Latest: server.Ceil(by.Latest)}
+}
+
+// until returns what a lock's record says of its end.
+func until(l Lock) time.Time {
+	if l.ExpireAt.IsZero() {
+		return never
+	}
+	return l.ExpireAt
+}
+
 // A judgement tells which locks are over: rivals may remove these, if they have not changed
 // since they were seen. Nothing else judges that. A date alone is not enough, because it may be
 // by another primary's clock.
@@ -41,7 +54,7 @@ func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *s
 	j := judgement{m: m, about: "paths\x00" + m.name + "\x00" + about, now: now}
 	var marks []server.HolderState
 	for _, r := range records {
-		if r.state == stateGranted && r.finite() {
+		if r.finite() {
 			marks = append(marks, r.mark())
 		}
 	}

@@ -62,7 +62,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 	now := clockOf(by)
 	l := Lock{Timeout: timeout, ExpireAt: now.end(timeout)}
 	filter := bson.D{
-		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
+		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name},
 		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest.Add(quickly)}}},
 		{Key: fieldEpoch, Value: by.Epoch},
 	}
@@ -73,7 +73,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: command.Millis(timeout)}}},
 		{Key: "$set", Value: bson.D{{Key: fieldTimeout, Value: int64(timeout)}, {Key: fieldRev, Value: bson.NewObjectID()}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
-	}, withoutKeys(options.After))
+	}, options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(withoutKeys))
 	switch {
 	case err != nil:
 		return outcome{fault: server.Classified(err)}, true
@@ -103,7 +103,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	by := m.base.ClockBasis()
 	l.ExpireAt = clockOf(by).end(l.Timeout)
 	reply, err := m.base.Modify(ctx, m.base.MajorityJournaled,
-		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: stateGranted}, {Key: fieldRev, Value: r.rev}},
+		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldRev, Value: r.rev}},
 		bson.D{
 			{Key: "$set", Value: bson.D{
 				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: rev},
@@ -127,11 +127,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	o = outcome{lock: l, at: at, changed: until(l).Before(was)}
 	if oneClock := by.Sure && r.epoch == by.Epoch; oneClock && !at.Before(was) {
 		o.revived = func(ctx context.Context) (bool, error) {
-			ctx = command.Bare(ctx)
-			now, err := m.clock(ctx, nil)
-			if err == nil {
-				_, err = m.end(ctx, now, &record{Lock: l, state: stateGranted, rev: rev})
-			}
+			_, err := m.end(ctx, &record{Lock: l, rev: rev})
 			return err == nil, err
 		}
 	}
@@ -147,7 +143,7 @@ func (m *mongoTree) alive(ctx context.Context, token string, release bool) (*rec
 		return nil, outcome{fault: err}
 	}
 	o := outcome{err: ErrUnknownToken}
-	if len(s.records) == 0 || s.records[0].state != stateGranted {
+	if len(s.records) == 0 {
 		return nil, o
 	}
 	r := &s.records[0]
@@ -161,9 +157,7 @@ func (m *mongoTree) alive(ctx context.Context, token string, release bool) (*rec
 		return r, outcome{}
 	}
 	if release || surely() {
-		now := m.lately()
-		o.changed, _ = m.end(ctx, now, r) // if it fails others remove it in time
-		o.heard = s.word.heard(now)
+		o.changed, _ = m.end(ctx, r) // if it fails others remove it in time
 	}
 	return nil, o
 }

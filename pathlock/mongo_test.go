@@ -140,27 +140,36 @@ func TestWithoutIndexOnlyEnsureIndexMakesOne(t *testing.T) {
 	assert.ErrorContains(t, m.EnsureIndex(ended), "pathlock: EnsureIndex: ")
 }
 
-// A release by a process that has not read the word for a second reads it first.
-func TestAReleaseAfterAPauseReadsTheWordFirst(t *testing.T) {
+// A process that has not read the word for a second reads it after a release.
+func TestAReleaseIsToldToOtherProcessesOnlyWhenACallerWaits(t *testing.T) {
 	f := newMongo(t)
-	tree := f.tree(f.tapped())
-	l, err := tree.Lock(f.ctx(), exclusively("/a"))
-	require.NoError(t, err)
-	time.Sleep(wordFresh + 50*time.Millisecond) // what is known of the word gets old
-	f.took()
-	require.NoError(t, tree.Release(f.ctx(), l.Token))
-	assert.Equal(t, "find findAndModify", f.took())
+	for _, waits := range []bool{false, true} {
+		tree := f.tree(f.tapped())
+		l, err := tree.Lock(f.ctx(), exclusively("/a"))
+		require.NoError(t, err)
+		time.Sleep(wordFresh + 50*time.Millisecond) // what is known of the word gets old
+		if waits {
+			_, err := f.tree(f.storage()).store.(*mongoTree).leaveWord(f.ctx(), nil)
+			require.NoError(t, err)
+		}
+		f.took()
+		require.NoError(t, tree.Release(f.ctx(), l.Token))
+		require.NoError(t, tree.Close()) // which waits for what it does in the background
+		names := f.took()
+		require.True(t, strings.HasPrefix(names, "findAndModify find"), names)
+		assert.Equal(t, waits, names != "findAndModify find", "%v: %s", waits, names)
+	}
 }
 
 var strangers = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
 	{{Key: fieldRev, Value: bson.NewObjectID()}},
-	{{Key: fieldVersion, Value: 3}, {Key: fieldTree, Value: "files"}},
-	{{Key: fieldVersion, Value: "2"}, {Key: fieldRev, Value: bson.NewObjectID()}},
-	{{Key: fieldVersion, Value: 2}},
-	{{Key: fieldVersion, Value: 2}, {Key: fieldTree, Value: "another"}},
-	{{Key: fieldVersion, Value: 1}, {Key: "locks", Value: bson.D{}}},            // the shape of version 1
-	{{Key: "mongolock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}}, // a lease that ran out
+	{{Key: fieldVersion, Value: 4}, {Key: fieldTree, Value: "files"}},
+	{{Key: fieldVersion, Value: "3"}, {Key: fieldRev, Value: bson.NewObjectID()}},
+	{{Key: fieldVersion, Value: 3}},
+	{{Key: fieldVersion, Value: 3}, {Key: fieldTree, Value: "another"}},
+	{{Key: fieldVersion, Value: 2}, {Key: fieldTree, Value: "files"}, {Key: "on", Value: int64(4)}}, // an older version
+	{{Key: "mongolock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}},                     // a lease that ran out
 }
 
 // Foreign puts a document of another program in a tree's place.
@@ -196,15 +205,6 @@ func NewPlaceOnMongo(t testing.TB) interface {
 	return newMongo(t)
 }
 
-func TestATreeOfAnOlderVersionIsNamed(t *testing.T) {
-	f := newMongo(t)
-	_, err := f.coll.InsertOne(f.ctx(), bson.D{{Key: "_id", Value: "files"}, {Key: fieldVersion, Value: 1}, {Key: "locks", Value: bson.D{}}})
-	require.NoError(t, err)
-	_, err = f.tree(f.storage()).Lock(f.ctx(), exclusively("/a"))
-	assert.ErrorIs(t, err, ErrForeign)
-	assert.ErrorContains(t, err, "the locks of an older version")
-}
-
 // The look between the insert and the grant reads one primary. Locks that stand in each
 // other's way may be on two shards, whatever the key.
 func TestATreeInAShardedCollectionIsRefused(t *testing.T) {
@@ -233,7 +233,7 @@ func TestALockOfANewerVersionIsNeverOverlooked(t *testing.T) {
 	tree := f.tree(f.storage())
 	l, err := tree.Lock(f.ctx(), exclusively("/a"))
 	require.NoError(t, err)
-	_, err = f.coll.UpdateByID(f.ctx(), l.Token, bson.D{{Key: "$set", Value: bson.D{{Key: fieldVersion, Value: 3}}}})
+	_, err = f.coll.UpdateByID(f.ctx(), l.Token, bson.D{{Key: "$set", Value: bson.D{{Key: fieldVersion, Value: mongoVersion + 1}}}})
 	require.NoError(t, err)
 	_, err = tree.Lock(f.ctx(), exclusively("/a/b"))
 	assert.ErrorIs(t, err, ErrForeign)

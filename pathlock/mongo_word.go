@@ -7,67 +7,46 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
-// The word of a tree says that a process waits or watches. Each look of a Lock reads it along
+// The word of a tree says that a process waits. Each look of a Lock reads it along
 // with the locks. A process's knowledge of it is at most wordFresh old. So all writing
 // processes know a new word once it has stood for wordSettled.
 const (
+	wordFor     = time.Minute // how long it lasts
 	wordFresh   = time.Second
 	wordSettled = wordFresh + 200*time.Millisecond
 )
 
-// A word says until when there may be waiters and watchers, and what exclusive waiters reserve.
+// A word says until when there may be waiters, and what exclusive ones reserve.
 type word struct {
-	waited, watched time.Time
-	reserved        []reservation
+	waited   time.Time
+	reserved []reservation
 }
 
 // A knownWord is the word as a process last read it.
 type knownWord struct {
 	mu   sync.Mutex // protects the rest
 	word word
-	sent server.Moment // of the command that read it
-	read bool
-
-	waits      bool          // it says that a process waits
-	waitsSince server.Moment // since when this process knows that
+	sent server.Moment // of the command that read it; 0: none did
 }
 
 func (k *knownWord) learn(w word, sent server.Moment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.read || sent >= k.sent {
-		k.word, k.sent, k.read = w, sent, true
+	if sent >= k.sent {
+		k.word, k.sent = w, sent
 	}
-}
-
-// unsettled returns for how long other processes may not know yet that this one waits.
-func (k *knownWord) unsettled(now server.Moment) time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.waits {
-		k.waits, k.waitsSince = true, now
-	}
-	return max(0, wordSettled-now.Sub(k.waitsSince))
-}
-
-// ended records that no caller waits.
-func (k *knownWord) ended() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.waits = false
 }
 
 // fresh returns the word, if it was read recently.
 func (k *knownWord) fresh(now server.Moment) (word, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.word, k.read && now.Sub(k.sent) <= wordFresh
+	return k.word, k.sent != 0 && now.Sub(k.sent) <= wordFresh
 }
 
 // standing returns the tree's word, and reads it if what is known is old.
@@ -86,6 +65,13 @@ func (m *mongoTree) standing(ctx context.Context) (word, error) {
 	return w, err
 }
 
+// awaited is called after a write. A waiter whose word it does not find looks after that, and sees the
+// write, unless the word was read before the write: a waiter allows for that until wordSettled.
+func (m *mongoTree) awaited(ctx context.Context) bool {
+	w, err := m.standing(command.Bare(ctx))
+	return err != nil || w.waited.After(m.lately().Earliest)
+}
+
 // readWord refuses a document under the tree's name that this version did not write.
 func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	if raw == nil {
@@ -96,15 +82,12 @@ func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	switch {
 	case mark.IsZero():
 		return w, fmt.Errorf("%w: the document %q has no %q", ErrForeign, m.name, fieldVersion)
-	case command.Is(mark, 1):
-		return w, fmt.Errorf("%w: the document %q holds the locks of an older version: remove it when they have run out", ErrForeign, m.name)
 	case !command.Is(mark, mongoVersion):
 		return w, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, m.name, fieldVersion, mark, mongoVersion)
 	case tree != m.name:
 		return w, fmt.Errorf("%w: the document %q is marked as ours, and is not", ErrForeign, m.name)
 	}
 	w.waited, _ = command.Time(raw.Lookup(fieldWaited))
-	w.watched, _ = command.Time(raw.Lookup(fieldWatched))
 	w.reserved = readReserved(raw.Lookup(fieldReserved))
 	return w, nil
 }
@@ -125,15 +108,13 @@ func readReserved(v bson.RawValue) (all []reservation) {
 	return all
 }
 
-// leaveWord writes the word of a waiter (fieldWaited) or a watcher (fieldWatched), and returns
-// when it ends. With it goes a waiter's reservation, if that is not nil, in place of those that are
-// of no use.
-func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservation, useless ...string) (until time.Time, err error) {
+// leaveWord writes the word of a waiter, and returns it. With it goes the waiter's reservation, if
+// that is not nil, in place of those that are of no use.
+func (m *mongoTree) leaveWord(ctx context.Context, mine *reservation, useless ...string) (w word, err error) {
 	now, err := m.base.Read(ctx)
 	if err != nil {
-		return until, err
+		return w, err
 	}
-	until = server.Ceil(now.Latest.Add(wordFor))
 	set, unset := bson.D{{Key: fieldOn, Value: wordNumber(m.name)}}, bson.D{}
 	if mine != nil {
 		set = append(set, bson.E{Key: reservedBy(mine.ID), Value: bson.D{
@@ -145,7 +126,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 	}
 	update := bson.D{
 		{Key: "$set", Value: set},
-		{Key: "$max", Value: bson.D{{Key: field, Value: until}}},
+		{Key: "$max", Value: bson.D{{Key: fieldWaited, Value: server.Ceil(now.Latest.Add(wordFor))}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}
 	if len(unset) > 0 {
@@ -158,24 +139,24 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string, mine *reservati
 	if server.ClassOf(err) == server.DuplicateID { // the document is a stranger's, or another process was quicker
 		seen, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: m.name}})
 		if err != nil {
-			return until, err
+			return w, err
 		}
 		if _, err := m.readWord(seen.Image); err != nil {
-			return until, err
+			return w, err
 		}
 		if r, err = write(); err != nil {
-			return until, err
+			return w, err
 		}
 	} else if err != nil {
-		return until, err
+		return w, err
 	}
 	at, _ := command.Time(r.Image.Lookup(fieldAt))
 	m.base.Timed(at, r.Sent)
-	w, err := m.readWord(r.Image)
+	w, err = m.readWord(r.Image)
 	if err == nil {
 		m.learn(w, r.Sent)
 	}
-	return until, err
+	return w, err
 }
 
 // ownWord is the filter for the document with the word.
@@ -187,23 +168,9 @@ func reservedBy(id string) string { return fieldReserved + "." + id }
 
 // unreserve removes a waiter's reservation.
 func (m *mongoTree) unreserve(ctx context.Context, id string) outcome {
-	r, err := m.base.Modify(command.Bare(ctx), m.base.W1, m.ownWord(), bson.D{
+	_, err := m.base.Modify(command.Bare(ctx), m.base.W1, m.ownWord(), bson.D{
 		{Key: "$unset", Value: bson.D{{Key: reservedBy(id), Value: ""}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
-	}, options.FindOneAndUpdate().SetReturnDocument(options.After))
-	if err != nil {
-		return outcome{fault: server.Classified(err)}
-	}
-	w, err := m.readWord(r.Image)
-	if err != nil {
-		return outcome{err: err}
-	}
-	m.learn(w, r.Sent)
-	return outcome{changed: true, heard: w.heard(m.lately())}
+	}, onlyAt())
+	return outcome{fault: server.Classified(err), changed: true}
 }
-
-// heard reports whether another process may wait or watch.
-func (w word) heard(now interval) bool { return w.waited.After(now.Earliest) || w.watches(now) }
-
-// watches reports whether a process may watch.
-func (w word) watches(now interval) bool { return w.watched.After(now.Earliest) }

@@ -92,7 +92,7 @@ func TestAReservationCountsUntilItsEndAndNoEndIsFarAway(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
 	e := tree.store.(*mongoTree)
-	_, err := e.leaveWord(f.ctx(), fieldWaited, nil)
+	_, err := e.leaveWord(f.ctx(), nil)
 	require.NoError(t, err)
 	now := f.serverTime()
 	entry := func(path string, until any) bson.D {

@@ -32,9 +32,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they compute
 	testchild.Main(m, testchild.Roles{
-		disktest.Role:      disktest.Dies(openOnDisk),
-		"works":            testchild.As(work),
-		"locksAndReleases": testchild.As(lockAndRelease),
+		disktest.Role: disktest.Dies(openOnDisk),
+		"works":       testchild.As(work),
 	})
 }
 

@@ -168,7 +168,7 @@ func (t *Tree) Affecting(ctx context.Context, path string, depth Depth) (a Affec
 	return a, err
 }
 
-// Close ends and releases the holds of this process, and ends its watches and waits. It waits for
+// Close ends and releases the holds of this process, and ends its waits. It waits for
 // background work: at most ten seconds for the clean-up after calls whose outcome is unknown. Other locks stay.
 // Later calls return ErrClosed.
 func (t *Tree) Close() error {

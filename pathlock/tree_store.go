@@ -22,6 +22,9 @@ type treeStore interface {
 	// prompt reports whether calls never block: then they run on the caller's goroutine.
 	prompt() bool
 
+	// awaited reports whether callers may wait in other processes.
+	awaited(ctx context.Context) bool
+
 	// lock adds l, for r, if nothing conflicts. If it is refused and the caller waits, so that w
 	// is not nil, it leaves a word that says so, and a reservation if w needs one. The lock may be
 	// added under another token.
@@ -44,16 +47,6 @@ type treeStore interface {
 
 	// view calls look with the locks of a part of the tree, perhaps more than once.
 	view(ctx context.Context, p part, look func(*document, interval)) error
-
-	// watcher makes the state of one Watch.
-	watcher(t *Tree) watcher
-}
-
-// A watcher reads the events of a tree.
-type watcher interface {
-	// look returns the events since the last look, and the time until the next lock runs
-	// out. The first look returns none.
-	look(ctx context.Context) (events []Event, next time.Duration, err error)
 }
 
 // A part says which locks of a tree a request needs.
@@ -74,8 +67,7 @@ type outcome struct {
 	claims string // the token of a lock that may have been added despite the fault
 	left   bool   // the lock is there although the request was refused
 
-	changed bool // waiters and watchers may want to know
-	heard   bool // some of them are in other processes
+	changed bool // waiters may want to know
 
 	// A refresh was applied after the lock had run out, so it has to be undone: revived removes
 	// the lock, unless it was refreshed since. It is called until it is settled.

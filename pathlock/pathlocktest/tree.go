@@ -1,9 +1,9 @@
-// Package pathlocktest tests code that locks paths, and proves storages of path locks.
+// Package pathlocktest tests code that locks paths.
 //
 // [New] makes a real tree in memory, and causes the three things that go wrong with path locks:
 // [Tree.Hold] locks a path as another process would, [Tree.Lose] takes a lock away from your
 // code, and [Tree.Fail] makes the storage unreachable. Everything else (conflicts, waiting,
-// timeouts, events) is done by package pathlock itself.
+// timeouts) package pathlock does itself.
 //
 //	func TestAReportThatIsBeingWritten(t *testing.T) {
 //		tree := pathlocktest.New(t)

@@ -1,9 +1,7 @@
 package pathlocktest_test
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,36 +86,6 @@ func TestALostLockIsUnknownAndItsPathFree(t *testing.T) {
 		require.NoError(t, err, "no other lock is touched")
 		tree.Hold(docs)()
 	}, pathlock.WithLimits(pathlock.Limits{Default: time.Hour}))
-}
-
-func TestAWatcherSeesHeldAndLostLocks(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, tree *pathlocktest.Tree) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var kinds []pathlock.Kind
-		done := make(chan struct{})
-		events, err := tree.Watch(ctx)
-		require.NoError(t, err)
-		go func() {
-			defer close(done)
-			for e, err := range events {
-				if err != nil {
-					return
-				}
-				kinds = append(kinds, e.Kind)
-			}
-		}()
-		time.Sleep(2 * time.Second) // virtual: the watcher has looked
-		tree.Hold(docs)()
-		_, err = tree.Lock(t.Context(), docs)
-		require.NoError(t, err)
-		tree.Lose("/docs")
-		time.Sleep(2 * time.Second) // virtual: the watcher has looked
-		cancel()
-		<-done
-		kinds = slices.DeleteFunc(kinds, func(k pathlock.Kind) bool { return k == pathlock.Reset })
-		assert.Equal(t, []pathlock.Kind{pathlock.Added, pathlock.Released, pathlock.Added, pathlock.Released}, kinds)
-	})
 }
 
 func TestAStorageThatIsAwayFailsEveryCallAndLeavesNoUnknownLock(t *testing.T) {

@@ -40,8 +40,7 @@
 (* what conflicts not all give up, and none waits for ever.                *)
 (*                                                                         *)
 (* That an add of unknown outcome is cleaned up it takes for granted:      *)
-(* Lock.tla.  Waiters, reservations, and events of watchers are not in     *)
-(* it.                                                                     *)
+(* Lock.tla.  Waiters and reservations are not in it.                      *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 

@@ -135,7 +135,7 @@ Send1(k) ==
 -----------------------------------------------------------------------------
 (* What a primary makes of it. *)
 
-\* Path's filters; the dates are the server's. A removal of what is kept for watchers of a lock that has ended is no step.
+\* Path's filters; the dates are the server's.
 Finds(d, c, deposed) ==
   CASE c.op = "remove"  -> d[c.p] # None /\ (c.rev # 0 => d[c.p].rev = c.rev)
     [] c.op = "at once" -> d[c.p] # None /\ d[c.p].until > c.beyond /\ d[c.p].in = c.in

@@ -99,8 +99,6 @@ var (
 	PathWithoutLook bool
 	// PathDoubtIgnored grants a path lock beside one that was added a moment ago.
 	PathDoubtIgnored bool
-	// PathGrantUntold stores no event for watchers when it grants a path lock.
-	PathGrantUntold bool
 	// PathByOwnClock judges the expiry of path locks by a clock that is two seconds ahead.
 	PathByOwnClock bool
 	// PathRefreshRevives refreshes a path lock that may have run out.

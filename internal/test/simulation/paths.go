@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,9 +26,7 @@ type pathHold struct {
 	mode     pathlock.Mode
 	depth    pathlock.Depth
 	client   int
-	sent     time.Duration // when its Lock was called
 	from, to time.Duration // certainly held
-	last     time.Duration // when it is over at the latest
 	ended    bool          // its release was asked for
 	endedAt  time.Duration // when
 }
@@ -44,8 +41,6 @@ type pathRun struct {
 	found []history.Violation
 	calls map[string]int       // how calls ended
 	clean map[string]time.Time // the new expiry that a refresh answered, by token and expiry
-
-	watches []*pathWatch
 }
 
 // longest is the longest timeout. Locks with it are always released: one that stays was
@@ -78,16 +73,7 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 		plain = append(plain, processes[i].process)
 	}
 	w.planKills(plain, d)
-	watching, stopWatching := context.WithCancel(context.Background())
-	var users, watchers sync.WaitGroup
-	// Where the members' clocks are far apart, a watcher that has not noticed an election may
-	// be told of a lock twice: see judgeWatches.
-	watched := !s.Elections && !w.plan.apart && w.rng("watchers").chance(400)
-	for _, p := range processes {
-		if d := w.rng("watcher " + itoa(p.id)); watched && d.chance(500) {
-			watchers.Go(func() { run.watch(watching, p, d) })
-		}
-	}
+	var users sync.WaitGroup
 	number := 0
 	for _, p := range processes {
 		for range 1 + d.n(3) {
@@ -106,11 +92,6 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 	}
 	users.Wait()
 	w.waitUntilExpired()
-	if watched {
-		time.Sleep(watchFor)
-	}
-	stopWatching()
-	watchers.Wait()
 	w.mu.Lock()
 	run.quiet = w.since()
 	w.mu.Unlock()
@@ -124,7 +105,6 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 	defer w.mu.Unlock()
 	w.closed = true
 	run.judge(plain)
-	run.judgeWatches()
 	for what, n := range run.calls {
 		w.faults["call: "+what] = n
 	}
@@ -173,29 +153,22 @@ func (r *pathRun) ended(what string, err error) {
 func (r *pathRun) granted(client int, l pathlock.Lock, sent time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	now := r.w.since()
 	r.w.logf("client %d has %s %s %s, until %v", client, l.Path, l.Mode, l.Depth, sent+l.Left)
 	r.order = append(r.order, l.Token)
-	r.holds[l.Token] = &pathHold{path: l.Path, mode: l.Mode, depth: l.Depth, client: client, sent: sent, from: now, to: sent + l.Left, last: now + l.Timeout}
+	r.holds[l.Token] = &pathHold{path: l.Path, mode: l.Mode, depth: l.Depth, client: client, from: r.w.since(), to: sent + l.Left}
 }
 
-// refreshes notes that a lock may be shortened or extended from now on, whatever the call
-// answers, and even if its caller leaves.
+// refreshes notes that a lock may be shortened from now on, whatever the call answers, and even if its
+// caller leaves.
 func (r *pathRun) refreshes(l pathlock.Lock, timeouts []time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	h := r.holds[l.Token]
-	asked := l.Timeout
 	if len(timeouts) > 0 {
-		asked = timeouts[0]
-		h.to = min(h.to, r.w.since()+asked)
+		h.to = min(h.to, r.w.since()+timeouts[0])
 	}
-	h.last = max(h.last, r.w.since()+refreshFor+max(asked, l.Timeout))
 	r.record(history.Called, h.client, l.Token, h.to)
 }
-
-// refreshFor is how long a refresh goes on at most.
-const refreshFor = 10 * time.Second
 
 func (r *pathRun) refreshed(l pathlock.Lock, sent time.Duration) {
 	r.w.mu.Lock()
@@ -214,14 +187,6 @@ func (r *pathRun) releases(token string) {
 	}
 	h.to = min(h.to, r.w.since())
 	r.record(history.LetGo, h.client, token, 0)
-}
-
-// released notes that a lock is not there any more.
-func (r *pathRun) released(token string) {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	h := r.holds[token]
-	h.last = min(h.last, r.w.since())
 }
 
 func (r *pathRun) violation(check, format string, args ...any) {

@@ -26,13 +26,12 @@ var pathControls = []safety{
 	{1, "a grant without the look after it was added", &knob.PathWithoutLook, plain},
 	{1, "a grant beside a lock that was added a moment ago", &knob.PathDoubtIgnored, plain},
 	{1, "expiry by a clock that is ahead", &knob.PathByOwnClock, plain},
-	{1, "a refresh that revives", &knob.PathRefreshRevives, plain},
-	{504, "a refresh that goes on when its caller has left", &knob.PathRefreshAbandoned, elections},
-	{1, "a release by path", &knob.PathReleaseByPath, plain},
+	{2, "a refresh that revives", &knob.PathRefreshRevives, plain},
+	{1146, "a refresh that goes on when its caller has left", &knob.PathRefreshAbandoned, elections},
+	{2, "a release by path", &knob.PathReleaseByPath, plain},
 	{236, "what is in the way removed though it has changed", &knob.PathDropWithoutRev, elections},
-	{10, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
-	{4, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld, plain},
-	{1, "a grant of which no watcher is told", &knob.PathGrantUntold, plain},
+	{5, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
+	{16, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld, plain},
 	{1, "the locks above forgotten", &knob.PathAncestorForgotten, plain},
 }
 

@@ -14,7 +14,6 @@ import (
 // A pathRecord is the document of a lock in the database's log.
 type pathRecord struct {
 	pathHold
-	state   string
 	until   time.Time
 	ttl     time.Duration
 	epoch   any
@@ -32,7 +31,6 @@ func (r *pathRecord) silent(at time.Duration) bool { return r.ttl > 0 && at-r.ch
 
 func readPath(d bson.D) (token string, r pathRecord, ok bool) {
 	token, _ = lookup(d, "_id").(string)
-	r.state, ok = lookup(d, "state").(string)
 	text := func(field string) string { s, _ := lookup(d, field).(string); return s }
 	r.path, r.mode, r.depth = text("path"), pathlock.Mode(text("mode")), pathlock.Depth(text("depth"))
 	until, _ := lookup(d, "until").(bson.DateTime)
@@ -40,7 +38,7 @@ func readPath(d bson.D) (token string, r pathRecord, ok bool) {
 	r.epoch = lookup(d, "epoch")
 	ms, _ := lookup(d, "ttl").(int64)
 	r.ttl = time.Duration(ms) * time.Millisecond
-	return token, r, ok
+	return token, r, r.path != ""
 }
 
 // elected reports whether an epoch is an election's, or that of a server by itself, and no
@@ -121,9 +119,7 @@ func (l *pathLog) grants(until time.Duration) {
 func (l *pathLog) write(e docdb.Entry, by *mark) {
 	r, tolerance := l.run, l.tolerance
 	token, before, was := readPath(e.Before)
-	was = was && before.state == "granted"
 	next, after, is := readPath(e.After)
-	is = is && after.state == "granted"
 	if next != "" {
 		token = next
 	}

@@ -102,7 +102,6 @@ func (u *pathUser) release(l pathlock.Lock) {
 		u.run.ended("release", err)
 		switch {
 		case err == nil, errors.Is(err, pathlock.ErrUnknownToken):
-			u.run.released(l.Token)
 			return
 		case u.p.isDead():
 			return

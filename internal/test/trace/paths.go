@@ -115,7 +115,7 @@ func (b *pathBuilder) describe(o *pathSent) string {
 // decided yet.
 func (b *pathBuilder) sends(s simulation.Step) {
 	o := b.commands[s.Command]
-	if o == nil || o.at > 0 || o.kind == "note" {
+	if o == nil || o.at > 0 {
 		return
 	}
 	switch who := b.user(s.Command); {
@@ -191,8 +191,6 @@ func (b *pathBuilder) runs(s simulation.Step) {
 			continue
 		case o.kind == "add" && e.Before != nil: // a twin, which changes nothing but the time
 			continue
-		case o.kind == "remove" && field(e.Before, "state") != "granted": // what watchers read of a lock that is gone
-			continue
 		}
 		b.log[s.Term] = append(b.log[s.Term], s.Length+i+1)
 		document := b.document(e)
@@ -203,7 +201,7 @@ func (b *pathBuilder) runs(s simulation.Step) {
 
 // document is what a write left: <<>>, or the lock's revision, its end and the election of that.
 func (b *pathBuilder) document(e docdb.Entry) string {
-	if field(e.After, "state") != "granted" {
+	if e.After == nil {
 		return "<<>>"
 	}
 	var o pathOperation

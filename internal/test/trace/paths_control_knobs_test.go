@@ -23,7 +23,7 @@ var pathControls = []control{
 	{2, "a release by path", func(on bool) { knob.PathReleaseByPath = on }, plain, "sends remove", "it names no lock"},
 	{75, "what is in the way removed though it has changed", func(on bool) { knob.PathDropWithoutRev = on }, electing, "sends remove", "it removes by its token a lock that is in hand"},
 	{2, "the election of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, electing, "sends remove", "it removes a lock that is not over"},
-	{2, "a lock of unknown outcome not removed", func(on bool) { knob.UnknownIsNotHeld = on }, plain, "nothing more comes", "a lock that nobody was granted was not removed"},
+	{14, "a lock of unknown outcome not removed", func(on bool) { knob.UnknownIsNotHeld = on }, plain, "nothing more comes", "a lock that nobody was granted was not removed"},
 	{1, "the locks above forgotten", func(on bool) { knob.PathAncestorForgotten = on }, plain, "is granted", "no look that asks for all in its way has shown it since it was added"},
 }
 

@@ -14,7 +14,7 @@ import (
 // A pathOperation is a command of package pathlock: what its filter names and its update
 // writes, no more and no less.
 type pathOperation struct {
-	kind  string // add, finish, refresh, at once, remove, look; note: what changes no lock; empty: none of these
+	kind  string // add, finish, refresh, at once, remove, look; empty: none of these
 	token string
 
 	wants string        // of an add: the request, as a term
@@ -118,17 +118,13 @@ func (o *pathOperation) writes(update bson.D) {
 	set, _ := field(update, "$set").(bson.D)
 	most, _ := field(update, "$max").(bson.D)
 	o.dates(append(slices.Clip(set), most...))
-	switch state, buries := field(set, "state"), field(set, "path") != nil; {
-	case state != nil && !buries:
-		o.kind = "remove"
+	switch {
 	case field(most, "until") != nil:
 		o.kind = "at once"
-	case field(set, "until") != nil && field(set, "ttl") != nil && !buries:
+	case field(set, "until") != nil && field(set, "ttl") != nil:
 		o.kind = "refresh"
-	case field(set, "until") != nil && !buries:
+	case field(set, "until") != nil:
 		o.kind = "finish"
-	case field(set, "rev") == nil || buries:
-		o.kind = "note" // of what watchers read
 	}
 }
 
