@@ -14,7 +14,6 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/background"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 // A Tree is a set of paths and the locks on them. It is safe for concurrent use: a
@@ -46,7 +45,7 @@ const maxName = 128
 // written to is empty.
 func New(storage Storage, name string, opts ...Option) (*Tree, error) {
 	t := &Tree{name: name, limits: Limits{}.filled(), logger: slog.Default(), margin: -1,
-		background: background.New(), holds: make(map[*Hold]bool), clock: monotonic.CountingSleep(suspend.New())}
+		background: background.New(), holds: make(map[*Hold]bool), clock: monotonic.CountingSleep(monotonic.NewMeter())}
 	if err := errors.Join(checkTree(storage, name), apply("Option", t, opts)); err != nil {
 		return nil, err
 	}

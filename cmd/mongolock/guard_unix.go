@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 // The guard is a second process of this program. It knows until when the lease is good, and
@@ -77,7 +76,7 @@ func guard() int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
 	rename()
 	var margin, ttl time.Duration
-	w := &watchman{clock: monotonic.CountingSleep(suspend.New()), asked: map[int64]monotonic.Moment{}, t: teller{w: os.Stderr}}
+	w := &watchman{clock: monotonic.CountingSleep(monotonic.NewMeter()), asked: map[int64]monotonic.Moment{}, t: teller{w: os.Stderr}}
 	if _, err := fmt.Sscan(strings.Join(os.Args[1:], " "), &margin, &ttl, &w.mark, &w.t.asJSON); err != nil {
 		return exitFailed
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 // forwarded has the signals that are passed on to the command.
@@ -56,7 +55,7 @@ const markName = "MONGOLOCK_MARK"
 func hold(task task, lease held, t teller) error {
 	j := &job{
 		task: task, lease: lease, t: t, mark: rand.Text(),
-		clock:   monotonic.CountingSleep(suspend.New()),
+		clock:   monotonic.CountingSleep(monotonic.NewMeter()),
 		states:  make(chan syscall.WaitStatus, 1),
 		signals: make(chan os.Signal, 16),
 	}

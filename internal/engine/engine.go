@@ -20,7 +20,6 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/leasectx"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -33,7 +32,7 @@ type Engine struct {
 	clock      monotonic.Clock // counts the time for which the machine is suspended
 	background *background.Group
 	reader     *follow.Follower
-	watchdog   suspend.Watchdog
+	watchdog   monotonic.Watchdog
 	draining   chan struct{} // closed when nobody may wait any more
 
 	mu      sync.Mutex // protects what follows, and what hangs on it
@@ -47,7 +46,7 @@ type Engine struct {
 // New makes an Engine on a store. It sends nothing yet.
 func New(s store.Store, config Config) *Engine {
 	e := &Engine{config: config, store: s, feed: store.FeedOf(s), draining: make(chan struct{})}
-	e.measure(suspend.New())
+	e.measure(monotonic.NewMeter())
 	e.background = background.New()
 	e.config.Address, e.config.Announces, e.config.NewID = rand.Text()[:8], e.feed != nil, rand.Text
 	e.core = newCore(&e.config)
@@ -69,7 +68,7 @@ func newCore(config *Config) core {
 }
 
 // measure makes the clock count what m measures.
-func (e *Engine) measure(m suspend.Meter) {
+func (e *Engine) measure(m monotonic.Meter) {
 	e.clock, e.watchdog.Meter = monotonic.CountingSleep(m), m
 }
 

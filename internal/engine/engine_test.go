@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -62,7 +62,7 @@ func newMachine(t *testing.T, counted bool) *machine {
 	m.store = memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(time.Duration(m.slept.Load())) }))
 	m.engine = newEngine(t, m.store)
 	if counted {
-		m.engine.measure(suspend.From(func() time.Duration { return time.Duration(m.slept.Load()) }))
+		m.engine.measure(monotonic.MeterFrom(func() time.Duration { return time.Duration(m.slept.Load()) }))
 	}
 	return m
 }
@@ -108,9 +108,9 @@ func TestWithinASecondAfterASuspendExpiredLeasesEndAndOthersAreRenewed(t *testin
 		resumed := time.Now()
 		<-short.Done()
 		<-once.Done()
-		assert.LessOrEqual(t, time.Since(resumed), suspend.Period)
+		assert.LessOrEqual(t, time.Since(resumed), monotonic.WatchPeriod)
 		assert.ErrorIs(t, short.Err(), ErrLost)
-		time.Sleep(suspend.Period)
+		time.Sleep(monotonic.WatchPeriod)
 		synctest.Wait()
 		left, err := long.Glance()
 		assert.NoError(t, err)
@@ -151,7 +151,7 @@ func resumedWaiter(t *testing.T, counted bool) (after time.Duration) {
 }
 
 func TestWithinASecondAfterASuspendWaitersLook(t *testing.T) {
-	assert.LessOrEqual(t, resumedWaiter(t, true), suspend.Period)
+	assert.LessOrEqual(t, resumedWaiter(t, true), monotonic.WatchPeriod)
 }
 
 // The control: without the time asleep the waiter sleeps on.

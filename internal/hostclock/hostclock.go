@@ -16,7 +16,7 @@ package hostclock
 import (
 	"time"
 
-	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 // A Clock counts the time since a host was started. It is safe for concurrent use.
@@ -27,7 +27,7 @@ type Clock struct {
 
 // New returns the clock of this host.
 func New() (Clock, error) {
-	if suspend.InBubble() {
+	if monotonic.InBubble() {
 		return byWall("virtual"), nil
 	}
 	return system()

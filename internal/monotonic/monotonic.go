@@ -6,8 +6,6 @@ package monotonic
 import (
 	"math"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 // A Moment is a point in time: the nanoseconds since the origin of its [Clock].
@@ -33,7 +31,7 @@ func (m Moment) Sub(earlier Moment) time.Duration { return time.Duration(m - ear
 // is safe for concurrent use.
 type Clock struct {
 	origin time.Time
-	sleep  suspend.Meter
+	sleep  Meter
 
 	counting func() time.Duration // a clock that counts sleep: Now is what it shows less began
 	began    time.Duration
@@ -45,10 +43,10 @@ func New() Clock { return Clock{origin: time.Now().Add(-1)} } // no moment is ze
 
 // CountingSleep makes a clock that begins now and counts the time for which the machine is
 // suspended. A reading takes a system call.
-func CountingSleep(m suspend.Meter) Clock {
+func CountingSleep(m Meter) Clock {
 	c := New()
 	c.sleep = m
-	if c.counting = m.Counting(); c.counting != nil {
+	if c.counting = m.counting; c.counting != nil {
 		c.began = c.counting()
 		c.began -= m.Asleep() + time.Since(c.origin)
 	}
@@ -60,7 +58,7 @@ func (c Clock) Now() Moment {
 	if c.counting != nil {
 		return Moment(c.counting() - c.began)
 	}
-	asleep := c.sleep.Asleep() // first: see package suspend
+	asleep := c.sleep.Asleep() // first: see package monotonic
 	return Moment(asleep + time.Since(c.origin))
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 func TestAClockCountsTheTimeThatPasses(t *testing.T) {
@@ -61,7 +60,7 @@ func TestNothingIsLaterThanNever(t *testing.T) {
 func TestAClockThatCountsSleepGoesOnInIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
-		c := monotonic.CountingSleep(suspend.From(func() time.Duration { return slept }))
+		c := monotonic.CountingSleep(monotonic.MeterFrom(func() time.Duration { return slept }))
 		before := c.Now()
 		slept = time.Hour
 		assert.Equal(t, time.Hour, c.Since(before))
@@ -71,7 +70,7 @@ func TestAClockThatCountsSleepGoesOnInIt(t *testing.T) {
 
 // BenchmarkNow is what a reading costs: with the time asleep, and without.
 func BenchmarkNow(b *testing.B) {
-	for name, c := range map[string]monotonic.Clock{"counting sleep": monotonic.CountingSleep(suspend.New()), "plain": monotonic.New()} {
+	for name, c := range map[string]monotonic.Clock{"counting sleep": monotonic.CountingSleep(monotonic.NewMeter()), "plain": monotonic.New()} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				_ = c.Now()

@@ -142,7 +142,7 @@ var (
 	LaterKeysKept bool
 )
 
-// Sleeper is called for each new clock of a store and for each new meter of package suspend. It
+// Sleeper is called for each new clock of a store and for each new meter of package monotonic. It
 // returns a function that tells how long the machine has slept without the monotonic clock
 // counting it, or nil if the machine never sleeps.
 var Sleeper = func() func() time.Duration { return nil }

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 var cores struct {
@@ -21,7 +21,7 @@ var cores struct {
 // uses it from several threads at once: the detector then crashes with a SIGSEGV, which
 // the many timers of the driver, or of a thousand leases, bring about in one run of two.
 func Begin() (done func()) {
-	if !suspend.InBubble() {
+	if !monotonic.InBubble() {
 		return func() {}
 	}
 	cores.mu.Lock()

@@ -1,6 +1,6 @@
 //go:build knobs
 
-package suspend_test
+package monotonic_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
@@ -19,7 +19,7 @@ func TestASimulatedMachineSleepsInVirtualTime(t *testing.T) {
 	var slept time.Duration
 	knob.Sleeper = func() func() time.Duration { return func() time.Duration { return slept } }
 	synctest.Test(t, func(t *testing.T) {
-		m := suspend.New()
+		m := monotonic.NewMeter()
 		slept = time.Hour
 		assert.Equal(t, time.Hour, m.Asleep())
 	})

@@ -1,4 +1,4 @@
-package suspend
+package monotonic
 
 import (
 	"time"

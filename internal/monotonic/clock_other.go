@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package suspend
+package monotonic
 
 import "time"
 

@@ -1,4 +1,4 @@
-package suspend_test
+package monotonic_test
 
 import (
 	"runtime"
@@ -9,32 +9,32 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 func TestAMeterShowsWhatTheMachineHasSleptSinceItWasMade(t *testing.T) {
 	slept := time.Hour // before
-	m := suspend.From(func() time.Duration { return slept })
+	m := monotonic.MeterFrom(func() time.Duration { return slept })
 	assert.Zero(t, m.Asleep())
 	slept += time.Minute
 	assert.Equal(t, time.Minute, m.Asleep())
-	assert.Zero(t, suspend.From(func() time.Duration { return slept }).Asleep(), "another one begins anew")
+	assert.Zero(t, monotonic.MeterFrom(func() time.Duration { return slept }).Asleep(), "another one begins anew")
 }
 
 func TestAMeterIsNeverNegative(t *testing.T) {
 	slept := time.Hour
-	m := suspend.From(func() time.Duration { return slept })
+	m := monotonic.MeterFrom(func() time.Duration { return slept })
 	slept -= time.Microsecond // the clocks were read a moment apart
 	assert.Zero(t, m.Asleep())
 }
 
 func TestAMeterWithoutASourceShowsZero(t *testing.T) {
-	assert.Zero(t, suspend.Meter{}.Asleep())
-	assert.Zero(t, suspend.From(nil).Asleep())
+	assert.Zero(t, monotonic.Meter{}.Asleep())
+	assert.Zero(t, monotonic.MeterFrom(nil).Asleep())
 }
 
 func TestTimeThatPassesAwakeIsNotSleep(t *testing.T) {
-	m := suspend.New()
+	m := monotonic.NewMeter()
 	for range 1000 {
 		time.Sleep(50 * time.Microsecond)
 		assert.Less(t, m.Asleep(), time.Millisecond, "this machine did not sleep")
@@ -44,15 +44,15 @@ func TestTimeThatPassesAwakeIsNotSleep(t *testing.T) {
 func TestTheSourceOfThisSystemAnswers(t *testing.T) {
 	switch runtime.GOOS {
 	case "linux", "darwin":
-		assert.True(t, suspend.Measured())
+		assert.True(t, monotonic.Measured())
 	default:
-		assert.False(t, suspend.Measured())
+		assert.False(t, monotonic.Measured())
 	}
 }
 
 func TestVirtualTimeHasNoSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := suspend.New()
+		m := monotonic.NewMeter()
 		time.Sleep(24 * time.Hour)
 		assert.Zero(t, m.Asleep())
 	})
@@ -60,15 +60,15 @@ func TestVirtualTimeHasNoSleep(t *testing.T) {
 
 // Two bubbles one after the other, and real time again: the bubble is recognised each time.
 func TestABubbleIsRecognised(t *testing.T) {
-	assert.False(t, suspend.InBubble())
+	assert.False(t, monotonic.InBubble())
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			assert.True(t, suspend.InBubble())
+			assert.True(t, monotonic.InBubble())
 			time.Sleep(100 * 365 * 24 * time.Hour)
-			assert.True(t, suspend.InBubble())
+			assert.True(t, monotonic.InBubble())
 		})
 	}
-	assert.False(t, suspend.InBubble())
+	assert.False(t, monotonic.InBubble())
 }
 
 func TestAWatchdogLooksEverySecondWhileItsHostIsBusy(t *testing.T) {
@@ -76,8 +76,8 @@ func TestAWatchdogLooksEverySecondWhileItsHostIsBusy(t *testing.T) {
 		var asleep atomic.Int64
 		var busy atomic.Bool
 		var looks, slept atomic.Int64
-		w := suspend.Watchdog{
-			Meter: suspend.From(func() time.Duration { return time.Duration(asleep.Load()) }),
+		w := monotonic.Watchdog{
+			Meter: monotonic.MeterFrom(func() time.Duration { return time.Duration(asleep.Load()) }),
 			Run:   func(look func()) bool { looks.Add(1); look(); return true },
 			Busy:  busy.Load,
 			Slept: func() { slept.Add(1) },
@@ -111,14 +111,14 @@ func TestAWatchdogLooksEverySecondWhileItsHostIsBusy(t *testing.T) {
 
 func TestAWatchdogWithoutAMeterNeverLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := suspend.Watchdog{Run: func(func()) bool { t.Error("a look"); return false }}
+		w := monotonic.Watchdog{Run: func(func()) bool { t.Error("a look"); return false }}
 		w.Watch()
 		time.Sleep(time.Minute)
 	})
 }
 
 func BenchmarkAsleep(b *testing.B) {
-	m := suspend.New()
+	m := monotonic.NewMeter()
 	for b.Loop() {
 		_ = m.Asleep()
 	}

@@ -1,9 +1,16 @@
-// Package suspend tells how long this machine has slept.
+package monotonic
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Meter measures how long the machine has slept since the Meter was made. The zero Meter
+// shows zero. It is safe for concurrent use.
 //
 // Go's monotonic clock stands still while a Linux machine or a Mac is suspended, and the
 // timers of a process with it. The database's clock goes on. So a lease that is counted on
-// the monotonic clock alone is trusted after its TTL has ended. A [Meter] measures what the
-// monotonic clock missed.
+// the monotonic clock alone is trusted after its TTL has ended.
 //
 // Read the Meter first and the monotonic clock after it. The sum is then never behind a clock
 // that counts sleep, as it was when the Meter was read: what was true then is at most late.
@@ -16,23 +23,18 @@
 //	Windows  zero: Go's monotonic clock is the interrupt time, which counts sleep
 //
 // In a bubble of testing/synctest a Meter shows zero, as virtual time has no sleep.
-package suspend
-
-import (
-	"sync/atomic"
-	"time"
-)
-
-// A Meter measures how long the machine has slept since the Meter was made. The zero Meter
-// shows zero. It is safe for concurrent use.
 type Meter struct {
-	read     func() time.Duration // since any moment; nil: nothing is measured
-	base     time.Duration
-	counting func() time.Duration // the clock that counts sleep, if that is what read stands on
+	read func() time.Duration // since any moment; nil: nothing is measured
+	base time.Duration
+
+	// counting is the system's clock that counts sleep, since any moment; nil if the system has none, or
+	// a test's source stands in its place. One reading of it costs half of what Asleep and the
+	// monotonic clock cost together.
+	counting func() time.Duration
 }
 
-// New makes a Meter that shows zero now.
-func New() Meter {
+// NewMeter makes a Meter that shows zero now.
+func NewMeter() Meter {
 	if InBubble() {
 		return Meter{}
 	}
@@ -40,23 +42,18 @@ func New() Meter {
 	if counting == nil {
 		return Meter{}
 	}
-	m := From(lessAwake(counting))
+	m := MeterFrom(lessAwake(counting))
 	m.counting = counting
 	return m
 }
 
-// From makes a Meter of a source that a test controls. A nil source measures nothing.
-func From(read func() time.Duration) Meter {
+// MeterFrom makes a Meter of a source that a test controls. A nil source measures nothing.
+func MeterFrom(read func() time.Duration) Meter {
 	if read == nil {
 		return Meter{}
 	}
 	return Meter{read: read, base: read()}
 }
-
-// Counting is the system's clock that counts sleep, since any moment; nil if the system has none, or
-// a test's source stands in its place. One reading of it costs half of what Asleep and the
-// monotonic clock cost together.
-func (m Meter) Counting() func() time.Duration { return m.counting }
 
 // Measures reports whether the Meter can show anything but zero.
 func (m Meter) Measures() bool { return m.read != nil }
@@ -101,8 +98,8 @@ func answering(read func() (time.Duration, error)) func() time.Duration {
 	}
 }
 
-// Period is how often a Watchdog looks.
-const Period = time.Second
+// WatchPeriod is how often a Watchdog looks.
+const WatchPeriod = time.Second
 
 const sleptAtLeast = 100 * time.Millisecond // less is a reading that was interrupted
 
@@ -121,7 +118,7 @@ type Watchdog struct {
 // Watch sets the timer, unless it is set or sleep is not measured.
 func (w *Watchdog) Watch() {
 	if !w.awake.Load() && w.Meter.Measures() && !w.awake.Swap(true) {
-		time.AfterFunc(Period, func() { w.Run(w.look) })
+		time.AfterFunc(WatchPeriod, func() { w.Run(w.look) })
 	}
 }
 
