@@ -94,10 +94,8 @@ bin/devmongo-light: # which starts what the machine has
 	@.ci/build devmongo devmongo_light ../bin/devmongo-light ./cmd/devmongo
 
 .PHONY: cli
-cli: ## use: builds bin/mongolock, with man page and completions
+cli: ## use: builds bin/mongolock
 	go build -C cmd/mongolock -o ../../bin/mongolock .
-	bin/mongolock man >bin/mongolock.1
-	for shell in bash zsh fish; do bin/mongolock completion $$shell >bin/mongolock.$$shell; done
 
 # The other modules start servers of their own.
 SERVED      := adapters/% cmd/%

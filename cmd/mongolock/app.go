@@ -22,7 +22,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // An app is what a command works with.
@@ -48,18 +47,6 @@ func (a *app) end() {
 		f()
 	}
 	a.caught()
-}
-
-// checkOwner tries --owner on a store in memory.
-func (a *app) checkOwner() error {
-	if a.Owner == "" {
-		return nil
-	}
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithOwner(a.Owner))
-	if err != nil {
-		return exitf(exitUsage, "--owner: %s", reason(err))
-	}
-	return client.Close()
 }
 
 // checkName refuses a name that no document can have.

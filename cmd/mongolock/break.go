@@ -3,18 +3,15 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/backoff"
 )
 
 // A breakCmd is `mongolock break`.
@@ -63,8 +60,8 @@ func (c *breakCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if grace > time.Second {
-		defer c.progress(a, client, s, grace)()
+	if owners := told(s); grace > time.Second && len(owners) > 0 {
+		a.say("waiting for %s to give up, for %v at most …", strings.Join(owners, ", "), span(grace.Round(100*time.Millisecond)))
 	}
 	marked, err := client.Break(a.ctx, c.Key, c.Reason, grace)
 	if err != nil {
@@ -79,34 +76,14 @@ func (c *breakCmd) Run(a *app) error {
 	return c.report(a, viewOf(s), marked)
 }
 
-// sayEvery is how often break says what it waits for.
-const sayEvery = 3 * time.Second
-
-// progress says which of the holders break still waits for, until stop.
-func (c *breakCmd) progress(a *app, client *mongolock.Client, s mongolock.Status, grace time.Duration) (stop func()) {
-	ctx, cancel := context.WithCancel(a.ctx)
-	until := time.Now().Add(grace)
-	say := func(s mongolock.Status, counts func(mongolock.Holder) bool) {
-		var owners []string
-		for _, h := range s.Holders {
-			if s.Live(h) && !h.Released && counts(h) {
-				owners = append(owners, h.Owner)
-			}
-		}
-		if len(owners) > 0 {
-			a.say("waiting for %s to give up, for %v at most …", strings.Join(owners, ", "), span(time.Until(until).Round(100*time.Millisecond)))
+// told returns the owners that have to give up.
+func told(s mongolock.Status) (owners []string) {
+	for _, h := range s.Holders {
+		if s.Live(h) && !h.Released {
+			owners = append(owners, h.Owner)
 		}
 	}
-	say(s, func(mongolock.Holder) bool { return true })
-	var done sync.WaitGroup
-	done.Go(func() {
-		for backoff.Sleep(ctx, sayEvery) {
-			if s, err := client.Inspect(ctx, c.Key); err == nil {
-				say(s, func(h mongolock.Holder) bool { return h.Broken != "" }) // not those that came afterwards
-			}
-		}
-	})
-	return func() { cancel(); done.Wait() }
+	return owners
 }
 
 // graceOf returns a time that is long enough for every live holder to be told, plus a margin. A
@@ -127,8 +104,7 @@ func (c *breakCmd) question(v keyView, grace time.Duration) []string {
 	lines := []string{v.Key + " is held:"}
 	for _, h := range v.Holders {
 		if h.Live {
-			left, _ := v.stateOf(h)
-			lines = append(lines, fmt.Sprintf("   %s for %s, %s  %s", h.Owner, span(v.Now.Sub(h.Since)), left, h.Note))
+			lines = append(lines, fmt.Sprintf("   %s for %s, %s  %s", h.Owner, span(v.Now.Sub(h.Since)), v.stateOf(h), h.Note))
 		}
 	}
 	if grace < 0 {
@@ -158,8 +134,7 @@ func (c *breakCmd) report(a *app, v keyView, marked []mongolock.Holder) (err err
 	}
 	for _, h := range v.Holders {
 		if h.Live {
-			left, _ := v.stateOf(h)
-			err = errors.Join(err, a.print("%s is held by %s, %s", c.Key, h.Owner, left))
+			err = errors.Join(err, a.print("%s is held by %s, %s", c.Key, h.Owner, v.stateOf(h)))
 		}
 	}
 	return err

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ func (c *connection) find() error {
 		text   string
 	}{
 		{"--uri", &c.URI, c.URI}, {"--uri-file", &file, c.URIFile}, {"MONGOLOCK_URI", &c.URI, os.Getenv("MONGOLOCK_URI")},
-		{"MONGOLOCK_URI_FILE", &file, os.Getenv("MONGOLOCK_URI_FILE")}, {"MONGODB_URI", &c.URI, os.Getenv("MONGODB_URI")}, {"", &c.URI, standardURI},
+		{"MONGOLOCK_URI_FILE", &file, os.Getenv("MONGOLOCK_URI_FILE")}, {"MONGODB_URI", &c.URI, os.Getenv("MONGODB_URI")}, {"the default " + standardURI + " (--uri names another)", &c.URI, standardURI},
 	} {
 		if from.text != "" {
 			c.source, *from.to = from.source, from.text
@@ -58,14 +57,6 @@ func (c *connection) find() error {
 		c.URI = strings.TrimSpace(string(text))
 	}
 	return errors.Join(forbidden("--db", c.DB, "/\\. \"$\x00"), forbidden("--collection", c.Collection, "$\x00"))
-}
-
-// of says where the connection string comes from.
-func (c *connection) of() string {
-	if c.source == "" {
-		return "at " + standardURI + " (the default; --uri or MONGOLOCK_URI names another)"
-	}
-	return "of " + c.source
 }
 
 // reachFor is how long a server may take to be found. An unreachable server is reported within
@@ -90,65 +81,59 @@ func unreached(cs *connstring.ConnString, err error) string {
 }
 
 // options reads the connection string.
-func (c *connection) options() (*options.ClientOptions, *connstring.ConnString, error) {
-	var opts *options.ClientOptions
-	var cs *connstring.ConnString
-	done := make(chan error, 1)
-	go func() { // a mongodb+srv address asks a name server, which may not answer
-		var err error
-		if cs, err = connstring.ParseAndValidate(c.URI); err == nil {
-			opts = options.Client().ApplyURI(c.URI)
-			err = opts.Validate()
+func (c *connection) options() (opts *options.ClientOptions, cs *connstring.ConnString, err error) {
+	err = bounded(reachFor, func() error { // a mongodb+srv address asks a name server, which may not answer
+		parsed, err := connstring.ParseAndValidate(c.URI)
+		if err != nil {
+			return err
 		}
-		done <- err
-	}()
-	name := cmp.Or(c.source, "--uri")
+		cs, opts = parsed, options.Client().ApplyURI(c.URI)
+		return opts.Validate()
+	})
+	name := c.source
+	switch {
+	case err == nil:
+		return opts, cs, forbidden("the database of "+name, cs.Database, "/\\. \"$\x00")
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, nil, exitf(exitUnreachable, "%s: the name server does not answer", name)
+	case errors.As(err, new(*net.DNSError)) || strings.Contains(err.Error(), "lookup "):
+		return nil, nil, exitf(exitUnreachable, "%s: the name server: %s", name, c.redact(sentence(err)))
+	}
+	return nil, nil, exitf(exitUsage, "%s: %s", name, c.redact(sentence(err)))
+}
+
+// bounded returns in time, whatever the driver does in call.
+func bounded(within time.Duration, call func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
 	select {
 	case err := <-done:
-		switch {
-		case err == nil:
-			return opts, cs, forbidden("the database of "+name, cs.Database, "/\\. \"$\x00")
-		case errors.As(err, new(*net.DNSError)) || strings.Contains(err.Error(), "lookup "):
-			return nil, nil, exitf(exitUnreachable, "%s: the name server: %s", name, c.redact(sentence(err)))
-		}
-		return nil, nil, exitf(exitUsage, "%s: %s", name, c.redact(sentence(err)))
-	case <-time.After(reachFor):
-		return nil, nil, exitf(exitUnreachable, "%s: the name server does not answer", name)
+		return err
+	case <-time.After(within):
+		return context.DeadlineExceeded
 	}
+}
+
+// passwordIn returns the password of a connection string, or all that may be one if it is not known where that ends.
+func passwordIn(uri string) string {
+	if _, rest, found := strings.Cut(uri, "://"); found {
+		uri = rest
+	}
+	if i := strings.LastIndex(uri, "@"); i >= 0 {
+		uri = uri[:i]
+	}
+	_, password, _ := strings.Cut(uri, ":")
+	return password
 }
 
 var quotedPart = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// secret returns what of the connection string is secret: the user information without its first word, and all
-// if it is not known where that ends.
-func (c *connection) secret() (info, password string) {
-	_, rest, found := strings.Cut(c.URI, "://")
-	if !found {
-		rest = c.URI
-	}
-	if i := strings.LastIndex(rest, "@"); i >= 0 {
-		info = rest[:i]
-	} else {
-		info, _, _ = strings.Cut(rest, "?")
-	}
-	_, password, _ = strings.Cut(info, ":")
-	return info, password
-}
-
-// redact removes the password from an error, and what may be a part of it: all that the error quotes of the user
-// information.
+// redact removes the password from an error, and all that the error quotes, which may be a part of it.
 func (c *connection) redact(text string) string {
-	info, password := c.secret()
-	if password == "" {
-		return text
+	password := passwordIn(c.URI)
+	if password != "" {
+		text = quotedPart.ReplaceAllString(text, "…")
 	}
-	text = quotedPart.ReplaceAllStringFunc(text, func(quoted string) string {
-		part, err := strconv.Unquote(quoted)
-		if err != nil || part != "" && strings.Contains(info, part) || strings.Contains(part, password) {
-			return "…"
-		}
-		return quoted
-	})
 	if len(password) > 3 && strings.Contains(c.URI, "@") { // a short one would tell itself by what is missing
 		text = strings.ReplaceAll(text, password, "…")
 	}
@@ -183,27 +168,20 @@ func (a *app) reach() (*deployment, error) {
 		go d.close() // a server that does not answer need not be told
 		switch {
 		case refusesUser(err):
-			return nil, exitf(exitRights, "the server %s refuses the user: %s", c.of(), c.redact(last(err)))
+			return nil, exitf(exitRights, "the server of %s refuses the user: %s", c.source, c.redact(last(err)))
 		case a.ctx.Err() != nil:
 			return nil, a.ctx.Err()
 		}
-		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", c.of(), c.redact(unreached(cs, err)))
+		return nil, exitf(exitUnreachable, "no server of %s can be reached: %s", c.source, c.redact(unreached(cs, err)))
 	}
 	return d, nil
 }
 
-// ping returns in time, whatever the driver does.
+// ping asks the primary for a sign of life.
 func ping(ctx context.Context, client *mongo.Client, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	answer := make(chan error, 1)
-	go func() { answer <- client.Ping(ctx, readpref.Primary()) }() // ends with ctx
-	select {
-	case err := <-answer:
-		return err
-	case <-time.After(within + 200*time.Millisecond):
-		return context.DeadlineExceeded
-	}
+	return bounded(within+200*time.Millisecond, func() error { return client.Ping(ctx, readpref.Primary()) })
 }
 
 // last returns the innermost error's text.

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +34,13 @@ dropped; a notice stays in a collection of wake-ups that was there, until it is 
 
 func (c *doctorCmd) margin() time.Duration { return marginOf(c.Margin, c.TTL) }
 
+func (c *doctorCmd) check() error {
+	if c.TTL < 100*time.Millisecond {
+		return exitf(exitUsage, "--ttl=%v: must be at least 100ms", c.TTL)
+	}
+	return checkMargin(c.Margin, c.TTL)
+}
+
 // A level says how serious a line is.
 type level string
 
@@ -45,8 +52,6 @@ const (
 
 // levels has the exit code of each.
 var levels = map[level]int{ok: 0, warning: exitDoctorWarns, failure: exitDoctorFails}
-
-func (l level) tone() tone { return []tone{green, yellow, red}[levels[l]] }
 
 // A finding is one line.
 type finding struct {
@@ -70,125 +75,120 @@ type exam struct {
 	hello   bson.Raw
 	scratch string // the prefix of the keys that the checks write
 
-	level level // the worst so far
-	p     *printer
-}
-
-// A check is a group of lines. It is given up after a while.
-type check struct {
-	name string
-	run  func(*exam, context.Context) []finding
+	found []finding // by the check that runs
 }
 
 // checks stand in the order in which they help: without the first ones the others say little.
-var checks = []check{
-	{"reachable", (*exam).reachable},
-	{"topology", (*exam).topology},
-	{"traps", (*exam).traps},
-	{"clocks", (*exam).clocks},
-	{"collection", (*exam).collection},
-	{"rights", (*exam).rights},
-	{"durable writes", (*exam).durable},
-	{"index", (*exam).index},
-	{"wake-ups", (*exam).wakeUps},
-	{"a lock's life", (*exam).life},
-	{"", (*exam).keys}, // three lines from one look
-	{"left behind", (*exam).leftBehind},
+var checks = []func(*exam, context.Context){
+	(*exam).reachable, (*exam).topology, (*exam).traps, (*exam).clocks, (*exam).collection, (*exam).rights,
+	(*exam).durable, (*exam).index, (*exam).wakeUps, (*exam).life, (*exam).keys,
 }
 
 // checkFor bounds one check.
 const checkFor = 20 * time.Second
 
-func (c *doctorCmd) check() error {
-	if c.TTL < 100*time.Millisecond {
-		return exitf(exitUsage, "--ttl=%v: must be at least 100ms", c.TTL)
-	}
-	return checkMargin(c.Margin, c.TTL)
-}
-
 // Run examines the deployment.
 func (c *doctorCmd) Run(a *app) error {
-	x := &exam{c: c, a: a, level: ok, p: a.printer()}
+	x := &exam{c: c, a: a}
+	p := a.printer()
+	worst := 0
 	d, err := a.reach()
-	switch code, say := verdict(err); {
-	case err == nil:
-	case a.ctx.Err() != nil || code == exitUsage:
-		return err
-	case code == exitRights:
-		return errors.Join(x.say(finding{"reachable", failure, say, "check the user, its password and authSource"}), exitf(exitDoctorFails, ""))
-	default:
-		return errors.Join(x.say(finding{"reachable", failure, say, "check the address, the network, and whether the set has a primary"}), exitf(exitDoctorFails, ""))
+	if err != nil {
+		code, say := verdict(err)
+		switch {
+		case a.ctx.Err() != nil || code == exitUsage:
+			return err
+		case code == exitRights:
+			x.fail("reachable", "check the user, its password and authSource", "%s", say)
+		default:
+			x.fail("reachable", "check the address, the network, and whether the set has a primary", "%s", say)
+		}
+		return errors.Join(p.finding(x.found[0]), exitf(exitDoctorFails, ""))
 	}
 	a.atEnd(d.close)
 	x.begin(a.ctx, d)
 	defer x.clean()
 	for _, check := range checks {
 		within, cancel := context.WithTimeout(a.ctx, checkFor)
-		findings := check.run(x, within)
+		x.found = nil
+		check(x, within)
 		cancel()
 		if a.ctx.Err() != nil {
 			return a.ctx.Err()
 		}
-		for _, f := range findings {
-			f.Check = cmp.Or(f.Check, check.name)
-			if err := x.say(f); err != nil {
+		for _, f := range x.found {
+			worst = max(worst, levels[f.Level])
+			if err := p.finding(f); err != nil {
 				return err
 			}
 		}
 	}
-	if code := levels[x.level]; code > 0 {
-		return exitf(code, "")
+	if worst > 0 {
+		return exitf(worst, "")
 	}
 	return nil
 }
 
-// say writes a line.
-func (x *exam) say(f finding) error {
-	if levels[f.Level] > levels[x.level] {
-		x.level = f.Level
+// finding writes a line. On a terminal what to do stands below it.
+func (p *printer) finding(f finding) error {
+	if p.table == nil {
+		return p.row(f, string(f.Level), f.Check, f.Says, f.Do)
 	}
-	if x.p.asJSON || !x.p.tty {
-		return x.p.row(f, cell{text: string(f.Level)}, cell{text: f.Check}, cell{text: f.Says}, cell{text: f.Do})
-	}
-	var b strings.Builder
-	b.WriteString(x.p.coloured(fmt.Sprintf("%-8s", f.Level), f.Level.tone()) + " ")
-	indent := strings.Repeat(" ", 9+15)
-	wrap(&b, fmt.Sprintf("%-15s", f.Check)+clean(f.Says), 9, indent, x.p.width)
+	text := fmt.Sprintf("%-8s %-14s %s\n", f.Level, f.Check, clean(f.Says))
 	if f.Do != "" {
-		b.WriteString(indent)
-		wrap(&b, "→ "+clean(f.Do), len(indent), indent+"  ", x.p.width)
+		text += strings.Repeat(" ", 24) + "→ " + clean(f.Do) + "\n"
 	}
-	_, err := io.WriteString(x.p.w, b.String())
+	_, err := fmt.Fprint(p.w, text)
 	return err
 }
 
-// wrap writes a text from a column on, in lines of a terminal's width.
-func wrap(b *strings.Builder, text string, column int, indent string, width int) {
-	if width < 60 {
-		width = 100
+func (x *exam) fine(check, format string, args ...any) {
+	x.found = append(x.found, finding{check, ok, fmt.Sprintf(format, args...), ""})
+}
+
+func (x *exam) warn(check, do, format string, args ...any) {
+	x.found = append(x.found, finding{check, warning, fmt.Sprintf(format, args...), do})
+}
+
+func (x *exam) fail(check, do, format string, args ...any) {
+	x.found = append(x.found, finding{check, failure, fmt.Sprintf(format, args...), do})
+}
+
+// begin finds out what exists, and where the checks write.
+func (x *exam) begin(ctx context.Context, d *deployment) {
+	x.d = d
+	x.real = d.collection(&x.a.connection, "locks")
+	x.coll = x.real
+	x.scratch = "mongolock-doctor:" + rand.Text()
+	names, err := d.db.ListCollectionNames(ctx, bson.D{})
+	if err != nil { // without the right to ask, assume that it exists, or that the first write makes it
+		x.there, x.woke = true, true
+		return
 	}
-	for i, word := range strings.SplitAfter(text, " ") {
-		if i > 0 && column+len([]rune(strings.TrimSuffix(word, " "))) > width {
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		} else if i > 0 {
-			b.WriteString(" ")
-		}
-		word = strings.TrimSuffix(word, " ")
-		b.WriteString(word)
-		column += len([]rune(word)) + 1
+	x.there = slices.Contains(names, x.real.Name())
+	if !x.there {
+		x.coll = d.db.Collection(x.real.Name() + "_doctor_" + strings.ToLower(rand.Text()[:8]))
 	}
-	b.WriteString("\n")
+	x.woke = slices.Contains(names, x.wakes().Name())
 }
 
-func fine(format string, args ...any) []finding {
-	return []finding{{Level: ok, Says: fmt.Sprintf(format, args...)}}
+// clean removes what the checks made.
+func (x *exam) clean() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, _ = x.coll.DeleteMany(ctx, x.mine()) // what is left holds nothing, and the TTL index removes it
+	if !x.there {
+		_ = x.coll.Drop(ctx)
+	}
+	if !x.woke {
+		_ = x.wakes().Drop(ctx)
+	}
 }
 
-func warn(do, format string, args ...any) []finding {
-	return []finding{{Level: warning, Says: fmt.Sprintf(format, args...), Do: do}}
-}
+// wakes returns the collection of the wake-ups beside the locks that the checks write.
+func (x *exam) wakes() *mongo.Collection { return x.d.db.Collection(x.coll.Name() + ".wake") }
 
-func fail(do, format string, args ...any) []finding {
-	return []finding{{Level: failure, Says: fmt.Sprintf(format, args...), Do: do}}
+// mine returns the filter of the keys that the checks write.
+func (x *exam) mine() bson.D {
+	return bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: x.scratch}, {Key: "$lt", Value: x.scratch + "\uffff"}}}}
 }

@@ -9,23 +9,22 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/fence"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
 
 // life has two clients go through everything that a lock does, and measures it.
-func (x *exam) life(ctx context.Context) []finding {
+func (x *exam) life(ctx context.Context) {
+	const check = "a lock's life"
 	var clients [2]*mongolock.Client
 	for i := range clients {
 		c, err := mongolock.New(x.coll, mongolock.WithoutIndex(), mongolock.WithLogger(x.a.logger()), mongolock.WithOwner("mongolock doctor"))
 		if err != nil {
-			return fail("", "%s", reason(err))
+			x.fail(check, "", "%s", reason(err))
+			return
 		}
-		defer c.Close() //nolint:errcheck // leftBehind finds what it left
+		defer c.Close() //nolint:errcheck // the TTL index removes what it left
 		clients[i] = c
 	}
 	one, two, key := clients[0], clients[1], x.scratch+":life"
@@ -73,90 +72,48 @@ func (x *exam) life(ctx context.Context) []finding {
 			}
 			return nil
 		}},
-		{"fence off the older token", func(*time.Time) error { return x.fence(ctx, first.Token(), second.Token()) }},
 		{"release", func(*time.Time) error { return second.Release() }},
 	} {
 		begun := time.Now()
 		if err := step.do(&begun); err != nil {
-			text := step.name + ": " + reason(err)
-			if len(times) > 0 {
-				text += " (before that: " + strings.Join(times, ", ") + ")"
-			}
-			return fail(whatToDo(err), "%s", text)
+			x.fail(check, whatToDo(err), "%s: %s (before that: %s)", step.name, reason(err), cmp.Or(strings.Join(times, ", "), "nothing"))
+			return
 		}
 		times = append(times, step.name+" "+span(time.Since(begun)))
 	}
-	return fine("%s", strings.Join(times, ", "))
+	x.fine(check, "%s", strings.Join(times, ", "))
 }
 
-// fence writes with the newer token and then with the older one, which must be refused.
-func (x *exam) fence(ctx context.Context, older, newer int64) error {
-	id := bson.D{{Key: "_id", Value: x.scratch + ":fenced"}}
-	if _, err := x.coll.InsertOne(ctx, expired(x.scratch+":fenced")); err != nil {
-		return err
-	}
-	touch := bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}}
-	if _, err := fence.UpdateOne(ctx, x.coll, newer, id, touch); err != nil {
-		return err
-	}
-	switch _, err := fence.UpdateOne(ctx, x.coll, older, id, touch); {
-	case err == nil:
-		return errors.New("the fencing token does not refuse the older holder: the write went through")
-	case !errors.Is(err, fence.ErrFenced):
-		return err
-	}
-	_, err := x.coll.DeleteOne(ctx, id)
-	return err
-}
-
-// A sight is something to name in a line about many keys.
+// A sight is what a line about many keys names: the one with the longest time.
 type sight struct {
 	text string
 	span time.Duration
+	all  int
 }
 
-// sights keeps the longest of those that it is given, for there may be a million, and counts all.
-type sights struct {
-	first []sight
-	all   int
-}
-
-func (s *sights) add(span time.Duration, format string, args ...any) {
-	const shown = 3
-	s.all++
-	s.first = append(s.first, sight{fmt.Sprintf(format, args...), span})
-	slices.SortStableFunc(s.first, func(a, b sight) int { return cmp.Compare(b.span, a.span) })
-	s.first = s.first[:min(shown, len(s.first))]
-}
-
-// text names them, and says how many more there are.
-func (s *sights) text(more string) string {
-	var texts []string
-	for _, one := range s.first {
-		texts = append(texts, one.text)
+func (s *sight) add(span time.Duration, format string, args ...any) {
+	if s.all++; s.all == 1 || span > s.span {
+		s.text, s.span = fmt.Sprintf(format, args...), span
 	}
-	text := strings.Join(texts, ", ")
-	if n := s.all - len(texts); n > 0 {
-		text += fmt.Sprintf(", and %d more %s", n, more)
-	}
-	return text
 }
 
-// keys looks at all keys, but for those that the checks wrote, and names the holders that have held longest, those that
-// ran out because their processes died, or lost the database, and the keys for which processes wait.
-func (x *exam) keys(ctx context.Context) []finding {
+// keys looks at all keys, but for those that the checks wrote, and names the holder that has held longest, one that
+// ran out because its process died, or lost the database, and the key for which a process waits longest.
+func (x *exam) keys(ctx context.Context) {
 	client, err := mongolock.New(x.real, x.a.clientOptions()...)
 	if err != nil {
-		return fail("", "%s", reason(err))
+		x.fail("held longest", "", "%s", reason(err))
+		return
 	}
 	defer client.Close() //nolint:errcheck // it holds nothing
-	var held, dead, lines, full sights
+	var held, dead, lines, full sight
 	stale := 0
 	for s, err := range client.List(ctx, "") {
-		switch {
-		case err != nil:
-			return []finding{{"held longest", failure, "the keys cannot be listed: " + reason(err), ""}}
-		case strings.HasPrefix(s.Key, "mongolock-doctor:"):
+		if err != nil {
+			x.fail("held longest", "", "the keys cannot be listed: %s", reason(err))
+			return
+		}
+		if strings.HasPrefix(s.Key, "mongolock-doctor:") {
 			continue
 		}
 		v := viewOf(s)
@@ -180,44 +137,47 @@ func (x *exam) keys(ctx context.Context) []finding {
 			lines.add(waits, "%d for %s, the first is %s, for %s", n, v.Key, next.Owner, span(waits))
 		}
 	}
-	all := slices.Concat(x.held(held), x.dead(dead), waiting(lines, full, stale))
-	for i, check := range []string{"held longest", "dead holders", "waiting"} {
-		all[i].Check = check
-	}
-	return all
+	x.held(held)
+	x.dead(dead)
+	x.waiting(lines, full, stale)
 }
 
-func (x *exam) held(held sights) []finding {
-	switch text := held.text("holders"); {
+func (x *exam) held(held sight) {
+	const check = "held longest"
+	switch {
 	case held.all == 0:
-		return fine("no key is held")
-	case held.first[0].span > x.c.Long:
-		return warn("is that holder meant to hold it so long? mongolock show, mongolock break", "%s", text)
+		x.fine(check, "no key is held")
+	case held.span > x.c.Long:
+		x.warn(check, "is that holder meant to hold it so long? mongolock show, mongolock break", "%s, of %d holders", held.text, held.all)
 	default:
-		return fine("%s", text)
+		x.fine(check, "%s, of %d holders", held.text, held.all)
 	}
 }
 
-func (x *exam) dead(dead sights) []finding {
-	if dead.all == 0 {
-		return fine("none has run out and is left")
+func (x *exam) dead(dead sight) {
+	const check, swept = "dead holders", 2 * time.Hour
+	text := fmt.Sprintf("%d that ran out and were left, the oldest %s ago: %s. They block nobody", dead.all, span(dead.span), dead.text)
+	switch {
+	case dead.all == 0:
+		x.fine(check, "none has run out and is left")
+	case dead.span > swept:
+		x.warn(check, "is the TTL index there, and does the server's TTL monitor run?", "%s, but nothing removes them", text)
+	default:
+		x.fine(check, "%s; the TTL index removes them within some two hours", text)
 	}
-	oldest := dead.first[0].span
-	text := fmt.Sprintf("%d that ran out and were left, the oldest %s ago: %s", dead.all, span(oldest), dead.text("of others"))
-	const swept = 2 * time.Hour
-	if oldest > swept {
-		return warn("is the TTL index there, and does the server's TTL monitor run?", "%s. They block nobody, but nothing removes them", text)
-	}
-	return fine("%s. They block nobody; the TTL index removes them within some two hours", text)
 }
 
-func waiting(lines, full sights, stale int) []finding {
-	text := cmp.Or(lines.text("keys"), "no process is in line for a key")
+func (x *exam) waiting(lines, full sight, stale int) {
+	text := "no process is in line for a key"
+	if lines.all > 0 {
+		text = fmt.Sprintf("%s, of %d keys", lines.text, lines.all)
+	}
 	if stale > 0 {
 		text += fmt.Sprintf(" (%d stale places of processes that died; whoever comes next passes them)", stale)
 	}
 	if full.all > 0 {
-		return warn("further processes have no place and try now and then: let fewer processes wait for one key", "%s. The line of %s is full", text, full.text("keys"))
+		x.warn("waiting", "further processes have no place and try now and then: let fewer processes wait for one key", "%s. The line of %s is full", text, full.text)
+		return
 	}
-	return fine("%s", text)
+	x.fine("waiting", "%s", text)
 }

@@ -57,14 +57,13 @@ func (c *documentsCmd) Run(a *app) error {
 		p := a.table(coll, "_id", "attempts", "set aside at")
 		return each(p, docs.Dead(a.ctx, bson.D{}), func(d doclock.Dead[bson.Raw]) error {
 			v := deadView{extended(d.ID), d.Attempts, d.At.UTC()}
-			return p.row(v, cell{string(v.ID), bold}, cell{text: strconv.Itoa(v.Attempts)}, cell{text: v.At.Format(time.RFC3339)})
+			return p.row(v, string(v.ID), strconv.Itoa(v.Attempts), v.At.Format(time.RFC3339))
 		})
 	}
 	p := a.table(coll, "_id", "mode", "owner", "held for", "state", "waiters", "note")
-	list := &lsCmd{All: c.All}
 	return each(p, docs.List(a.ctx), func(s mongolock.Status) error {
 		v := viewOf(s)
-		return list.one(p, v, docView{idOf(s.Key), v})
+		return p.key(v, c.All, docView{idOf(s.Key), v})
 	})
 }
 
@@ -92,8 +91,7 @@ func (c *documentsCmd) backlog(a *app, coll *mongo.Collection, docs *doclock.Loc
 	}
 	p := a.printer("claimable", "oldest", "claimed", "dead")
 	v := backlogView{b.Claimable, b.Claimed, b.Dead, b.Oldest.UTC(), b.Age().Seconds(), b.Now.UTC()}
-	n := func(n int) cell { return cell{text: strconv.Itoa(n)} }
-	return errors.Join(p.row(v, n(b.Claimable), cell{text: oldest}, n(b.Claimed), n(b.Dead)), p.flush(), err)
+	return errors.Join(p.row(v, strconv.Itoa(b.Claimable), oldest, strconv.Itoa(b.Claimed), strconv.Itoa(b.Dead)), p.flush(), err)
 }
 
 // A deadView is a document that was set aside.

@@ -85,28 +85,21 @@ type due struct {
 func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string, at time.Time) (due, error) {
 	coll = coll.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 	claim := due{Key: key, At: at.UTC(), Claim: id, Owner: owner, Claimed: time.Now().UTC()}
-	const tries = 3
-	var sent due
-	for try := 1; ; try++ {
-		_, failed := coll.UpdateOne(ctx,
-			bson.D{{Key: "_id", Value: key}, {Key: "at", Value: bson.D{{Key: "$lt", Value: claim.At}}}},
-			bson.D{{Key: "$set", Value: bson.D{{Key: "at", Value: claim.At}, {Key: "claim", Value: id}, {Key: "owner", Value: owner}, {Key: "claimed", Value: claim.Claimed}}}},
-			options.UpdateOne().SetUpsert(true))
-		if failed == nil {
-			return claim, nil
-		}
-		if server.ClassOf(failed).Sent() {
-			sent = claim
-		}
-		var stands due
-		err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Decode(&stands)
-		switch {
-		case err == nil && !stands.At.Before(claim.At):
-			return stands, nil // this claim, or one that was sooner
-		case try == tries || ctx.Err() != nil:
-			return sent, failed
-		}
+	_, failed := coll.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: key}, {Key: "at", Value: bson.D{{Key: "$lt", Value: claim.At}}}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "at", Value: claim.At}, {Key: "claim", Value: id}, {Key: "owner", Value: owner}, {Key: "claimed", Value: claim.Claimed}}}},
+		options.UpdateOne().SetUpsert(true))
+	if failed == nil {
+		return claim, nil
 	}
+	var stands due
+	if err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Decode(&stands); err == nil && !stands.At.Before(claim.At) {
+		return stands, nil // this claim, or one that was sooner
+	}
+	if server.ClassOf(failed).Sent() {
+		return claim, failed
+	}
+	return due{}, failed
 }
 
 // giveBackDue gives back the due time of a claim whose command was not run, so that it can be claimed

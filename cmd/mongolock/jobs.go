@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/schedule"
 )
 
@@ -27,10 +24,7 @@ type jobsCmd struct {
 
 // A jobsRunCmd is `mongolock jobs run`, and so on.
 type (
-	jobsRunCmd struct {
-		oneJob
-		Wait time.Duration `help:"How long a process may take to begin (default: 35s)." default:"35s" placeholder:"35s"`
-	}
+	jobsRunCmd    struct{ oneJob }
 	jobsPauseCmd  struct{ oneJob }
 	jobsResumeCmd struct{ oneJob }
 	jobsForgetCmd struct{ oneJob }
@@ -54,51 +48,14 @@ func (a *app) jobs() (*mongo.Collection, *schedule.Scheduler, error) {
 	return coll, jobs, err
 }
 
-// Help says when it ends.
+// Help says when it runs.
 func (*jobsRunCmd) Help() string {
-	return `It waits until a process has begun to run the job, and exits with 67 if none has. Then the job runs as
-soon as there is a process that has it. If a run of it is under way, the new one begins when that has
-ended, and nothing is waited for.`
+	return `The job runs as soon as a process that has it takes it up, and after a run of it that is under way.
+mongolock jobs JOB shows whether one has.`
 }
 
 // Run makes now a due time of the job.
-func (c *jobsRunCmd) Run(a *app) error {
-	coll, jobs, err := a.jobs()
-	if err != nil {
-		return err
-	}
-	before, err := jobs.Job(a.ctx, c.Job)
-	if err != nil {
-		return err
-	}
-	if err := known(jobs.RunNow(a.ctx, c.Job), c.Job, coll); err != nil {
-		return err
-	}
-	if len(before.Runs) > 0 {
-		a.say("a run of %s is under way, by %s: the new one begins when that has ended", c.Job, before.Runs[0].Owner)
-		return nil
-	}
-	for end := time.Now().Add(c.Wait); time.Now().Before(end) && backoff.Sleep(a.ctx, 250*time.Millisecond); {
-		s, err := jobs.Job(a.ctx, c.Job)
-		if err != nil {
-			return err
-		}
-		for _, r := range slices.Concat(s.Runs, s.Past) {
-			if !r.Began.Before(before.Now) {
-				a.teller("").tell("begun", fmt.Sprintf("%s runs, by %s", c.Job, r.Owner), map[string]any{"job": c.Job, "owner": r.Owner})
-				return nil
-			}
-		}
-	}
-	if a.ctx.Err() != nil {
-		return a.ctx.Err()
-	}
-	last := "none has run it so far"
-	if len(before.Past) > 0 {
-		last = fmt.Sprintf("the last run was by %s, at %s", before.Past[0].Owner, before.Past[0].Began.UTC().Format(time.RFC3339))
-	}
-	return exitf(exitNobody, "%s is asked for, but no process has begun it within %v: %s", c.Job, c.Wait, last)
-}
+func (c *jobsRunCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).RunNow, c.Job) }
 
 // Run pauses the job.
 func (c *jobsPauseCmd) Run(a *app) error { return a.tellJob((*schedule.Scheduler).Pause, c.Job) }
@@ -128,14 +85,10 @@ func known(err error, job string, coll *mongo.Collection) error {
 
 // A jobsLsCmd is `mongolock jobs ls`, or `mongolock jobs`.
 type jobsLsCmd struct {
-	Job  *string `arg:"" optional:"" help:"Only this job, with all its runs."`
-	Last *int    `help:"Show this many past runs of each job (default: 1; all of the job that is named)." placeholder:"N"`
+	Job *string `arg:"" optional:"" help:"Only this job, with all its runs."`
 }
 
 func (c *jobsLsCmd) check() error {
-	if c.Last != nil && *c.Last < 0 {
-		return exitf(exitUsage, "--last=%d: must not be negative", *c.Last)
-	}
 	if c.Job == nil {
 		return nil
 	}
@@ -148,16 +101,9 @@ func (c *jobsLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	last := 1
-	if c.Job != nil {
-		last = math.MaxInt
-	}
-	if c.Last != nil {
-		last = *c.Last
-	}
 	p := a.table(coll, "job", "plan", "due", "state", "took", "owner", "error")
 	if c.Job == nil {
-		return each(p, jobs.Jobs(a.ctx), func(s schedule.State) error { return c.one(p, s, last) })
+		return each(p, jobs.Jobs(a.ctx), func(s schedule.State) error { return c.one(p, s, s.Past[:min(1, len(s.Past))]) })
 	}
 	s, err := jobs.Job(a.ctx, *c.Job)
 	if err == nil && !s.Known {
@@ -166,26 +112,22 @@ func (c *jobsLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.one(p, s, last), p.flush())
+	return errors.Join(c.one(p, s, s.Past), p.flush())
 }
 
-// one shows a job: its next due time, the runs under way, the last that ended.
-func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
-	past := s.Past[:min(last, len(s.Past))]
+// one shows a job: its next due time, the runs under way, and some that ended.
+func (c *jobsLsCmd) one(p *printer, s schedule.State, past []schedule.Run) error {
 	if p.asJSON {
 		s.Runs, s.Past = slices.Concat([]schedule.Run{}, s.Runs), slices.Concat([]schedule.Run{}, past)
 		for _, runs := range [][]schedule.Run{s.Runs, s.Past} {
 			for i := range runs {
 				runs[i].ID = "" // it gives the same power as the run's lease
+				if runs[i].ExpireAt.UnixMilli() == 0 {
+					runs[i].ExpireAt = time.Time{}
+				}
 			}
 		}
 		return p.row(s)
-	}
-	at := func(t time.Time) string {
-		if t.IsZero() || t.UnixMilli() == 0 {
-			return ""
-		}
-		return t.UTC().Format("2006-01-02 15:04:05")
 	}
 	next := "no more"
 	if !s.Next.IsZero() {
@@ -197,36 +139,28 @@ func (c *jobsLsCmd) one(p *printer, s schedule.State, last int) error {
 	if s.Paused {
 		next = "paused"
 	}
-	rows := [][]cell{{{s.Job, bold}, {s.Plan, plain}, {at(s.Next), plain}, {next, plain}, {}, {}, {}}}
+	rows := [][]string{{s.Job, s.Plan, moment(s.Next), next, "", "", ""}}
 	for _, r := range s.Runs {
-		state, took := cell{"running", green}, span(s.Now.Sub(r.Began))
+		state, took, attempt := "running", span(s.Now.Sub(r.Began)), ""
 		switch {
 		case r.Outcome != "":
-			state, took = cell{string(r.Outcome) + ", to be repeated", yellow}, ""
+			state, took = string(r.Outcome)+", to be repeated", ""
 			if !r.Ended.IsZero() {
 				took = span(r.Took())
 			}
 			if r.Again.After(s.Now) {
-				state.text += " in " + span(r.Again.Sub(s.Now))
+				state += " in " + span(r.Again.Sub(s.Now))
 			}
 		case !r.ExpireAt.After(s.Now):
-			state = cell{"ran out " + span(s.Now.Sub(r.ExpireAt)) + " ago", red}
+			state = "ran out " + span(s.Now.Sub(r.ExpireAt)) + " ago"
 		}
-		rows = append(rows, []cell{{s.Job, bold}, {}, {at(r.Due), plain}, state, {took, plain}, {r.Owner, plain}, attempt(r)})
+		if r.Attempt > 1 {
+			attempt = "attempt " + strconv.Itoa(r.Attempt)
+		}
+		rows = append(rows, []string{s.Job, "", moment(r.Due), state, took, r.Owner, attempt})
 	}
 	for _, r := range past {
-		state := cell{string(r.Outcome), green}
-		if r.Outcome != schedule.Succeeded {
-			state.tone = red
-		}
-		rows = append(rows, []cell{{s.Job, bold}, {}, {at(r.Due), plain}, state, {span(r.Took()), plain}, {r.Owner, plain}, {r.Error, red}})
+		rows = append(rows, []string{s.Job, "", moment(r.Due), string(r.Outcome), span(r.Took()), r.Owner, r.Error})
 	}
 	return p.all(rows...)
-}
-
-func attempt(r schedule.Run) cell {
-	if r.Attempt < 2 {
-		return cell{}
-	}
-	return cell{"attempt " + strconv.Itoa(r.Attempt), yellow}
 }

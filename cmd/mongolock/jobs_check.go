@@ -58,8 +58,7 @@ const (
 // statuses has the exit code of each, and its weight.
 var statuses = map[status]struct {
 	code, weight int
-	tone         tone
-}{statusOK: {0, 0, green}, statusWarning: {1, 1, yellow}, statusUnknown: {3, 2, red}, statusCritical: {2, 3, red}}
+}{statusOK: {0, 0}, statusWarning: {1, 1}, statusUnknown: {3, 2}, statusCritical: {2, 3}}
 
 // A jobHealth is how one job is.
 type jobHealth struct {
@@ -161,7 +160,7 @@ func (c *jobsCheckCmd) tell(a *app, all []jobHealth) error {
 		all = ill
 	}
 	for _, h := range all {
-		if err := p.row(h, cell{h.Job, bold}, cell{string(h.Status), statuses[h.Status].tone}, cell{h.Says, plain}); err != nil {
+		if err := p.row(h, h.Job, string(h.Status), h.Says); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -61,7 +63,7 @@ type keyView struct {
 }
 
 func viewOf(s mongolock.Status) keyView {
-	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Now: s.Now.UTC(), Holders: []holderView{}, Line: []waiterView{}}
+	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Now: date(s.Now), Holders: []holderView{}, Line: []waiterView{}}
 	if s.Mode == store.Permits {
 		v.Taken = s.Taken()
 	}
@@ -69,7 +71,7 @@ func viewOf(s mongolock.Status) keyView {
 	offered := line[:s.Offered(line)]
 	for _, w := range s.Line {
 		mode, limit := w.Place.Mode()
-		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since.UTC(), Seen: w.Seen.UTC(), Stale: s.Stale(w), Polls: w.Place.Address() == ""}
+		view := waiterView{Owner: w.Owner, Mode: mode, Since: date(w.Since), Seen: date(w.Seen), Stale: s.Stale(w), Polls: w.Place.Address() == ""}
 		view.Offered = slices.Contains(offered, w.Place)
 		if mode == store.Permits {
 			view.Limit, view.Weight = limit, severalOf(w.Place.Weight())
@@ -77,9 +79,9 @@ func viewOf(s mongolock.Status) keyView {
 		v.Line = append(v.Line, view)
 	}
 	for _, h := range s.Holders {
-		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Live: s.Live(h), Broken: h.Broken, Released: h.Released}
+		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: date(h.Since), ExpireAt: date(h.ExpireAt), Live: s.Live(h), Broken: h.Broken, Released: h.Released}
 		if view.Confirming = s.Confirming(h); view.Confirming {
-			view.KnownBy = h.KnownBy.UTC()
+			view.KnownBy = date(h.KnownBy)
 		}
 		v.Holders = append(v.Holders, view)
 	}
@@ -94,14 +96,6 @@ func severalOf(weight int) int {
 	return 0
 }
 
-// held says how a key is held.
-func (v keyView) held() string {
-	if v.Mode == store.Permits {
-		return permits(v.Taken) + " taken"
-	}
-	return string(v.Mode)
-}
-
 func permits(n int) string {
 	if n == 1 {
 		return "1 permit"
@@ -110,34 +104,31 @@ func permits(n int) string {
 }
 
 // inMode says how a holder has a key, or a waiter wants it.
-func inMode(m store.Mode, weight int, none string) string {
-	switch m {
-	case store.Permits:
+func inMode(m store.Mode, weight int) string {
+	if m == store.Permits {
 		return permits(max(1, weight))
-	case "":
-		return none
 	}
-	return string(m)
+	return cmp.Or(string(m), "in an unknown mode")
 }
 
 // rows returns the rows of a key in a table: one for each holder that is live, or for all; or one that
 // says that it is free.
-func (v keyView) rows(all bool) (rows [][]cell) {
+func (v keyView) rows(all bool) (rows [][]string) {
 	for _, h := range v.Holders {
 		if h.Live || all {
-			state, tone := v.stateOf(h)
-			rows = append(rows, []cell{
-				{v.Key, bold}, {inMode(v.Mode, h.Weight, "free"), plain}, {h.Owner, plain}, {span(v.Now.Sub(h.Since)), plain},
-				{state, tone}, {v.waiters(), yellow}, {h.Note, dim},
-			})
+			mode := "free"
+			if v.Mode != "" {
+				mode = inMode(v.Mode, h.Weight)
+			}
+			rows = append(rows, []string{v.Key, mode, h.Owner, span(v.Now.Sub(h.Since)), v.stateOf(h), v.waiters(), h.Note})
 		}
 	}
 	if len(rows) == 0 {
-		state := cell{}
+		state := ""
 		if v.awaited() > 0 {
-			state = cell{v.next(), green}
+			state = v.next()
 		}
-		rows = append(rows, []cell{{v.Key, bold}, {"free", plain}, {}, {}, state, {v.waiters(), yellow}, {}})
+		rows = append(rows, []string{v.Key, "free", "", "", state, v.waiters(), ""})
 	}
 	return rows
 }
@@ -172,29 +163,24 @@ func (v keyView) next() string {
 			all = append(all, w.Owner)
 		}
 	}
-	switch len(all) {
-	case 0:
-		return "offered to nobody"
-	case 1:
-		return "offered to " + all[0]
-	}
-	return fmt.Sprintf("offered to %s and %d more", all[0], len(all)-1)
+	return "offered to " + cmp.Or(strings.Join(all, ", "), "nobody")
 }
 
-func (v keyView) stateOf(h holderView) (string, tone) {
+func (v keyView) stateOf(h holderView) string {
+	left := h.ExpireAt.Sub(v.Now)
 	switch {
 	case !h.Live && h.Released:
-		return "released, was kept until " + span(v.Now.Sub(h.ExpireAt)) + " ago", plain
+		return "released, was kept until " + span(-left) + " ago"
 	case !h.Live:
-		return "ran out " + span(v.Now.Sub(h.ExpireAt)) + " ago", red
+		return "ran out " + span(-left) + " ago"
 	case h.Confirming:
-		return fmt.Sprintf("ran out %s ago, being confirmed, free in %s at most", span(v.Now.Sub(h.ExpireAt)), span(h.KnownBy.Sub(v.Now))), yellow
+		return fmt.Sprintf("ran out %s ago, being confirmed, free in %s at most", span(-left), span(h.KnownBy.Sub(v.Now)))
 	case h.Broken != "":
-		return "broken: " + h.Broken, red
+		return "broken: " + h.Broken
 	case h.Released:
-		return "released, kept for another " + span(h.ExpireAt.Sub(v.Now)), yellow
+		return "released, kept for another " + span(left)
 	}
-	return span(h.ExpireAt.Sub(v.Now)) + " left", green
+	return span(left) + " left"
 }
 
 var keyHeading = []string{"key", "mode", "owner", "held for", "state", "waiters", "note"}
@@ -206,20 +192,21 @@ func (c *lsCmd) Run(a *app) error {
 		return err
 	}
 	p := a.table(coll, keyHeading...)
-	return each(p, client.List(a.ctx, c.Prefix), func(s mongolock.Status) error { return c.one(p, viewOf(s), nil) })
+	return each(p, client.List(a.ctx, c.Prefix), func(s mongolock.Status) error {
+		v := viewOf(s)
+		return p.key(v, c.All, v)
+	})
 }
 
-// one shows a key: as the object, or else its view.
-func (c *lsCmd) one(p *printer, v keyView, object any) error {
+// key shows a key: as an object, or as its rows. One that is free and that nobody waits for is shown only with all.
+func (p *printer) key(v keyView, all bool, object any) error {
 	switch {
-	case v.Free && v.awaited() == 0 && !c.All:
+	case v.Free && v.awaited() == 0 && !all:
 		return nil
-	case p.asJSON && object != nil:
-		return p.row(object)
 	case p.asJSON:
-		return p.row(v)
+		return p.row(object)
 	}
-	return p.all(v.rows(c.All)...)
+	return p.all(v.rows(all)...)
 }
 
 // A showCmd is `mongolock show`.
@@ -247,55 +234,55 @@ func (c *showCmd) Run(a *app) error {
 	if p.asJSON {
 		return p.row(v)
 	}
-	state := cell{"free", green}
-	if !v.Free {
-		state = cell{"held, " + v.held(), yellow}
+	return errors.Join(p.all(v.details()...), p.flush())
+}
+
+// details returns all that is known of a key, as names and values.
+func (v keyView) details() [][]string {
+	state := "free"
+	switch {
+	case v.Free:
+	case v.Mode == store.Permits:
+		state = "held, " + permits(v.Taken) + " taken"
+	default:
+		state = "held, " + string(v.Mode)
 	}
-	var rows [][]cell
-	add := func(name, text string, t tone) { rows = append(rows, []cell{{name, dim}, {text, t}}) }
-	add("key", v.Key, bold)
-	add("state", state.text, state.tone)
+	rows := [][]string{{"key", v.Key}, {"state", state}}
 	for _, h := range v.Holders {
-		left, tone := v.stateOf(h)
-		add("holder", h.Owner, plain)
+		rows = append(rows, []string{"holder", h.Owner})
 		if h.Weight > 1 {
-			add("  has", permits(h.Weight), plain)
+			rows = append(rows, []string{"  has", permits(h.Weight)})
 		}
-		add("  note", h.Note, plain)
-		add("  since", h.Since.Format(time.RFC3339)+" ("+span(v.Now.Sub(h.Since))+")", plain)
-		add("  lease", left, tone)
+		rows = append(rows, []string{"  note", h.Note}, []string{"  since", h.Since.Format(time.RFC3339) + " (" + span(v.Now.Sub(h.Since)) + ")"}, []string{"  lease", v.stateOf(h)})
 	}
 	for _, w := range v.Line {
-		text, tone := v.waitOf(w)
-		add("waiter", w.Owner, plain)
-		add("  waits", text, tone)
+		rows = append(rows, []string{"waiter", w.Owner}, []string{"  waits", v.waitOf(w)})
 	}
 	switch len(v.Line) {
 	case 0:
-		add("waiters", "none", plain)
+		rows = append(rows, []string{"waiters", "none"})
 	case store.LineMost:
-		add("", "the line is full: others may wait too", yellow)
+		rows = append(rows, []string{"", "the line is full: others may wait too"})
 	}
-	return errors.Join(p.all(rows...), p.flush())
+	return rows
 }
 
 // wanted says what a waiter waits for.
 func wanted(m store.Mode, limit, weight int) string {
-	text := inMode(m, weight, "in an unknown mode")
 	if m == store.Permits {
-		text += fmt.Sprintf(" of %d", limit)
+		return fmt.Sprintf("%s of %d", permits(max(1, weight)), limit)
 	}
-	return text
+	return inMode(m, weight)
 }
 
 // waitOf says how, and for how long, a process waits.
-func (v keyView) waitOf(w waiterView) (string, tone) {
+func (v keyView) waitOf(w waiterView) string {
 	text := wanted(w.Mode, w.Limit, w.Weight) + ", for " + span(v.Now.Sub(w.Since))
 	switch {
 	case w.Stale:
-		return text + ", stale: not seen for " + span(v.Now.Sub(w.Seen)), red
+		return text + ", stale: not seen for " + span(v.Now.Sub(w.Seen))
 	case w.Offered:
-		return text + ", and may have the key now", green
+		return text + ", and may have the key now"
 	}
-	return text, yellow
+	return text
 }

@@ -45,8 +45,7 @@ func TestWhatIsShownOfALine(t *testing.T) {
 	v := queued(nil, line...)
 	var texts []string
 	for _, w := range v.Line {
-		text, _ := v.waitOf(w)
-		texts = append(texts, text)
+		texts = append(texts, v.waitOf(w))
 	}
 	assert.Equal(t, []string{"shared, for 2m, stale: not seen for 2m", "shared, for 2m, and may have the key now",
 		"exclusive, for 2m", "2 permits of 3, for 2m"}, texts)
@@ -56,13 +55,13 @@ func TestWhatIsShownOfALine(t *testing.T) {
 
 	rows := v.rows(false)
 	require.Len(t, rows, 1, "a key that nobody holds")
-	assert.Equal(t, "offered to host-1", rows[0][4].text)
-	assert.Equal(t, "offered to host-0 and 1 more", queued(nil, places(reader, polls, writer)...).next())
+	assert.Equal(t, "offered to host-1", rows[0][4])
+	assert.Equal(t, "offered to host-0, host-1", queued(nil, places(reader, polls, writer)...).next())
 	assert.Equal(t, "offered to nobody", queued(nil, places("of a newer version", writer)...).next())
 	dead := places(reader)
 	dead[0].Seen = line[0].Seen
-	assert.Equal(t, "0, 1 stale", queued(nil, dead...).rows(true)[0][5].text)
-	assert.Equal(t, "free", queued(nil).rows(true)[0][1].text, "what --all lists")
+	assert.Equal(t, "0, 1 stale", queued(nil, dead...).rows(true)[0][5])
+	assert.Equal(t, "free", queued(nil).rows(true)[0][1], "what --all lists")
 	assert.Empty(t, queued(nil).waiters())
 }
 
@@ -84,8 +83,7 @@ func TestAKeyThatWasKeptDidNotRunOut(t *testing.T) {
 	after.Now = now.Add(2 * time.Second)
 	assert.Equal(t, []change{{At: after.Now, Kind: "freed", Key: "k", Owner: "one", Text: "after 1m2s"}}, changesOf("k", before, after, now))
 	v := viewOf(after)
-	text, _ := v.stateOf(v.Holders[0])
-	assert.Equal(t, "released, was kept until 1s ago", text)
+	assert.Equal(t, "released, was kept until 1s ago", v.stateOf(v.Holders[0]))
 	assert.Equal(t, 2*time.Second, graceOf(before), "nobody has to be told of a break")
 }
 

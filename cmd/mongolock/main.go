@@ -8,10 +8,9 @@
 // `mongolock --help` lists the commands and the exit codes.
 //
 // Begin with app.go: what every command does. task.go has what run (with due.go), once and paths lock
-// share, run_unix.go the command from its start to its end, family_linux.go what was started
-// under it, guard_unix.go and guardian_unix.go the second process, which ends the command if this one
-// cannot. Each other file is a command; generate.go makes the man page and the completions from the
-// grammar below.
+// share, run_unix.go the command from its start to its end, group_linux.go what was started
+// under it, guard_unix.go the second process, which ends the command if this one cannot. Each other
+// file is a command.
 package main
 
 import (
@@ -44,17 +43,12 @@ type cli struct {
 	Show       showCmd       `cmd:"" help:"Show who holds a key, and who waits."`
 	Watch      watchCmd      `cmd:"" help:"Show keys as they change hands."`
 	Break      breakCmd      `cmd:"" help:"Take a key away from its holders."`
-	Leaders    leadersCmd    `cmd:"" help:"Show who leads."`
 	Partitions partitionsCmd `cmd:"" help:"Show which worker has which partitions."`
 	Jobs       jobsCmd       `cmd:"" help:"List scheduled jobs; run, pause, resume or forget one."`
 	OnceLs     onceLsCmd     `cmd:"" help:"List what was run once: by whom, when, how it ended."`
 	Paths      pathsCmd      `cmd:"" help:"Lock paths of a tree; list and break such locks."`
 	Documents  documentsCmd  `cmd:"" help:"List the locked or dead documents of a collection."`
 	Doctor     doctorCmd     `cmd:"" help:"Check whether a deployment can be trusted with locks."`
-
-	Completion completionCmd `cmd:"" help:"Print a shell's completion script."`
-	Man        manCmd        `cmd:"" help:"Print the man page."`
-	Complete   completeCmd   `cmd:"" hidden:"" name:"__complete" help:"List what may follow."`
 }
 
 const commonFlags = "Common flags:"
@@ -65,7 +59,7 @@ const about = `Distributed locks on MongoDB, for people and scripts.
    mongolock ls
 
 A list is a table on a terminal, and elsewhere lines of fields with tabs between them. Times are
-those of the server's clock. NO_COLOR turns colours off.`
+those of the server's clock.`
 
 type versionFlag bool
 
@@ -128,26 +122,20 @@ func duration(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// help is kong's help in another order. The common flags and the exit codes are at the end of the
-// program's own help, and not in that of each command.
+// help is kong's help with our usage line, and with the exit codes at the end of the program's own.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
-	options.Compact = true
 	out := ctx.Stdout
 	var text strings.Builder
 	ctx.Stdout = &text
 	err := kong.DefaultHelpPrinter(options, ctx)
 	ctx.Stdout = out
-	_, rest, _ := strings.Cut(text.String(), "\n\n")
-	before, rest, _ := strings.Cut(rest, commonFlags+"\n")
-	flags, after, _ := strings.Cut(strings.TrimSpace(rest), "\n\n")
-	usage, last := "<command> [flags] [arguments]", commonFlags+"\n  "+flags+"\n\n"+exitHelp
+	_, rest, _ := strings.Cut(text.String(), "\n")
+	usage, last := "<command> [flags] [arguments]", "\n"+exitHelp+"\n"
 	if cmd := ctx.Selected(); cmd != nil {
-		usage, last = synopsis(cmd), "See mongolock --help for the common flags (--uri, --db, --output and others) and the exit codes."
+		words := strings.TrimSuffix(strings.TrimPrefix(cmd.Summary(), cmd.Path()), " [flags]")
+		usage, last = cmd.Path()+" [flags]"+strings.Replace(words, "<command> ...", "[--] <command> ...", 1), "" // flags stand before the arguments
 	}
-	if after != "" {
-		before += after + "\n\n"
-	}
-	_, failed := fmt.Fprintf(out, "Usage: mongolock %s\n\n%s%s\n", usage, before, last)
+	_, failed := fmt.Fprintf(out, "Usage: mongolock %s\n%s%s", usage, rest, last)
 	return errors.Join(err, failed)
 }
 
@@ -176,9 +164,8 @@ func execute(args []string) int {
 		return a.conclude(misused(err))
 	}
 	a.ctx, a.caught = untilSignal()
-	err = a.checkOwner()
 	if c, is := ctx.Selected().Target.Addr().Interface().(interface{ check() error }); is {
-		err = errors.Join(err, c.check())
+		err = c.check()
 	}
 	if err == nil {
 		err = ctx.Run(a)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/once"
 )
@@ -148,22 +146,12 @@ func (c *onceCmd) Run(a *app) error {
 	case err == nil && !done:
 		return exitf(exitTimeout, "%s still runs after %v", c.Name, *c.Wait)
 	case err == nil:
-		t.tell("done", c.was(a.ctx, coll), nil)
+		t.tell("done", c.Name+" is done already (mongolock once-ls tells by whom)", nil)
 		return nil
 	case errors.As(err, &held) && c.Wait != nil:
 		return exitf(exitTimeout, "%s still runs after %v%s", c.Name, *c.Wait, by(held))
 	}
 	return err
-}
-
-// was says who has done the work.
-func (c *onceCmd) was(ctx context.Context, coll *mongo.Collection) string {
-	r, err := once.Look(ctx, coll, c.Name)
-	if err != nil || len(r.Past) == 0 {
-		return c.Name + " is done already"
-	}
-	last := r.Past[len(r.Past)-1]
-	return fmt.Sprintf("%s is done already: by run %d, of %s, at %s", c.Name, last.Number, last.Owner, last.Ended.UTC().Format(time.RFC3339))
 }
 
 // A onceLsCmd is `mongolock once-ls`.
@@ -204,19 +192,11 @@ func show(p *printer, r once.Record, runs []once.Entry) error {
 		return p.row(r)
 	}
 	for _, e := range runs {
-		state := cell{string(e.Outcome), yellow}
-		switch e.Outcome {
-		case once.Succeeded:
-			state.tone = green
-		case once.Failed, once.Panicked, once.Died:
-			state.tone = red
-		}
 		took := ""
 		if e.Outcome != once.Undone && !e.Ended.IsZero() {
 			took = span(e.Took())
 		}
-		if err := p.row(nil, cell{r.Name, bold}, cell{text: strconv.Itoa(e.Number)}, state, cell{text: e.Began.UTC().Format("2006-01-02 15:04:05")},
-			cell{text: took}, cell{text: e.Owner}, cell{strings.TrimSpace(e.Error), red}, cell{e.Note, dim}); err != nil {
+		if err := p.row(nil, r.Name, strconv.Itoa(e.Number), string(e.Outcome), moment(e.Began), took, e.Owner, strings.TrimSpace(e.Error), e.Note); err != nil {
 			return err
 		}
 	}

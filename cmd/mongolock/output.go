@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -20,82 +20,57 @@ import (
 // A printer writes what a command found: rows as a table on a terminal, as lines with tabs
 // elsewhere, or one JSON object for each row.
 type printer struct {
-	w      io.Writer
-	asJSON bool
-	tty    bool
-	colour bool
-	width  int
-
-	heading []string
-	some    bool     // at least one row has come
-	none    func()   // says at the end that no row has come
-	rows    [][]cell // those of the part of a table that is not written yet
-	widths  []int    // of the columns so far
+	w       io.Writer
+	asJSON  bool
+	table   *tabwriter.Writer // on a terminal
+	heading []string          // of the table, until it is written
+	rows    int
+	none    func() // says at the end that no row has come
 }
 
 // partRows is how many rows of a table are laid out at a time: a list of a million keys is not
-// kept in memory. A part's columns are as wide as those before it, or wider.
+// kept in memory.
 const partRows = 1000
 
-// A cell is one field of a row.
-type cell struct {
-	text string
-	tone tone
-}
-
-type tone string
-
-const (
-	plain  tone = ""
-	green  tone = "\x1b[32m"
-	yellow tone = "\x1b[33m"
-	red    tone = "\x1b[31m"
-	dim    tone = "\x1b[2m"
-	bold   tone = "\x1b[1m"
-	reset       = "\x1b[0m"
-)
-
 func (a *app) printer(heading ...string) *printer {
-	p := &printer{w: a.stdout, asJSON: a.asJSON(), heading: heading}
+	p := &printer{w: a.stdout, asJSON: a.asJSON()}
 	if f, ok := a.stdout.(*os.File); ok && !p.asJSON && term.IsTerminal(int(f.Fd())) {
-		p.tty = os.Getenv("TERM") != "dumb"
-		p.width, _, _ = term.GetSize(int(f.Fd()))
-		p.colour = p.tty && os.Getenv("NO_COLOR") == ""
+		p.onTerminal(heading)
 	}
 	return p
 }
 
-// row takes one row: the cells to show, and the object to encode. Texts of others go into cells as they are.
-func (p *printer) row(object any, cells ...cell) error {
-	p.some = true
+func (p *printer) onTerminal(heading []string) {
+	p.table, p.heading = tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0), heading
+}
+
+// row takes one row: the fields to show, and the object to encode. Texts of others go into fields as they are.
+func (p *printer) row(object any, fields ...string) error {
+	p.rows++
 	if p.asJSON {
 		return encode(p.w, object)
 	}
-	cells = shownRow(cells)
-	if p.tty {
-		if p.rows = append(p.rows, cells); len(p.rows) == partRows {
-			return p.flush()
+	to := p.w
+	if p.table != nil {
+		to = p.table
+		if len(p.heading) > 0 {
+			_, _ = fmt.Fprintln(to, strings.ToUpper(strings.Join(p.heading, "\t"))) // flush returns its error
+			p.heading = nil
 		}
-		return nil
 	}
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		texts[i] = p.coloured(c.text, c.tone)
+	texts := make([]string, len(fields))
+	for i, text := range fields {
+		texts[i] = shown(text)
 	}
-	_, err := fmt.Fprintln(p.w, strings.Join(texts, "\t"))
+	_, err := fmt.Fprintln(to, strings.Join(texts, "\t"))
+	if err == nil && p.table != nil && p.rows%partRows == 0 {
+		err = p.table.Flush()
+	}
 	return err
 }
 
-func shownRow(cells []cell) []cell {
-	cells = slices.Clone(cells)
-	for i, c := range cells {
-		cells[i].text = shown(c.text)
-	}
-	return cells
-}
-
 // all takes rows that are not shown as JSON.
-func (p *printer) all(rows ...[]cell) error {
+func (p *printer) all(rows ...[]string) error {
 	for _, row := range rows {
 		if err := p.row(nil, row...); err != nil {
 			return err
@@ -104,11 +79,15 @@ func (p *printer) all(rows ...[]cell) error {
 	return nil
 }
 
-func (p *printer) coloured(text string, t tone) string {
-	if !p.colour || t == plain || text == "" {
-		return text
+// flush writes the rest of the table.
+func (p *printer) flush() error {
+	if p.rows == 0 && p.none != nil {
+		p.none()
 	}
-	return string(t) + text + reset
+	if p.table == nil {
+		return nil
+	}
+	return p.table.Flush()
 }
 
 // text prints a text: as it is, or under a name in an object.
@@ -125,75 +104,12 @@ func (a *app) print(format string, args ...any) error {
 	return a.text("text", clean(fmt.Sprintf(format, args...))+"\n")
 }
 
-// flush writes the table, or the rest of it.
-func (p *printer) flush() error {
-	if !p.some && p.none != nil {
-		p.none()
-	}
-	if len(p.rows) == 0 {
-		return nil
-	}
-	_, err := io.WriteString(p.w, strings.Join(p.table(), "\n")+"\n")
-	p.rows, p.heading = p.rows[:0], nil
-	return err
-}
-
-// table lays the rows out under their heading.
-func (p *printer) table() []string {
-	var all [][]cell
-	if len(p.heading) > 0 {
-		head := make([]cell, len(p.heading))
-		for i, h := range p.heading {
-			head[i] = cell{strings.ToUpper(h), dim}
-		}
-		all = append(all, head)
-	}
-	all = append(all, p.rows...)
-	for _, row := range all {
-		for i, c := range row {
-			if i == len(p.widths) {
-				p.widths = append(p.widths, 0)
-			}
-			p.widths[i] = max(p.widths[i], utf8.RuneCountInString(c.text))
-		}
-	}
-	widths := p.widths
-	lines := make([]string, 0, len(all))
-	for _, row := range all {
-		var b strings.Builder
-		room := p.width
-		for i, c := range row {
-			text := c.text
-			if p.width > 0 {
-				text = fit(text, room)
-			}
-			length := utf8.RuneCountInString(text)
-			b.WriteString(p.coloured(text, c.tone))
-			if i == len(row)-1 || p.width > 0 && room-widths[i]-2 <= 1 {
-				break
-			}
-			b.WriteString(strings.Repeat(" ", widths[i]-length+2))
-			room -= widths[i] + 2
-		}
-		lines = append(lines, strings.TrimRight(b.String(), " "))
-	}
-	return lines
-}
-
-// fit shortens a text to a number of characters.
-func fit(text string, room int) string {
-	if utf8.RuneCountInString(text) > room {
-		return string([]rune(text)[:max(0, room-1)]) + "…"
-	}
-	return text
-}
-
 // textMost is how many characters of one text are shown: more than any key, note or owner has.
 const textMost = 2000
 
 func cut(text string) string {
 	if len(text) > textMost {
-		return fit(text, textMost)
+		return string([]rune(text)[:min(textMost, utf8.RuneCountInString(text))]) + "…"
 	}
 	return text
 }
@@ -242,62 +158,48 @@ func (p printable) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// encode writes an object as a line of JSON. It writes the dates that JSON cannot have as the last one that it can.
+// encode writes an object as a line of JSON.
 func encode(w io.Writer, object any) error {
-	v := reflect.New(reflect.TypeOf(object)).Elem()
-	v.Set(reflect.ValueOf(object))
-	tame(v)
 	e := json.NewEncoder(printable{w})
 	e.SetEscapeHTML(false)
-	return e.Encode(v.Interface())
+	return e.Encode(object)
 }
 
 var lastDate = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// tame changes the dates in a value.
-func tame(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Struct:
-		if v.Type() != reflect.TypeFor[time.Time]() {
-			for i := range v.NumField() {
-				if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
-					tame(v.Field(i))
-				}
-			}
-			return
-		}
-		switch date := v.Interface().(time.Time); {
-		case date.After(lastDate):
-			v.Set(reflect.ValueOf(lastDate))
-		case date.UnixMilli() == 0 || date.Year() < 0: // as good as none
-			v.SetZero()
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			tame(v.Index(i))
-		}
+// date returns a date of the database as it can be in JSON.
+func date(t time.Time) time.Time {
+	if t.After(lastDate) {
+		return lastDate
 	}
+	return t.UTC()
+}
+
+// moment formats a date for people; one that is not set is empty.
+func moment(t time.Time) string {
+	if t.IsZero() || t.UnixMilli() == 0 {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
 // span formats a duration for people.
 func span(d time.Duration) string {
-	sign := ""
-	if d < 0 {
-		sign, d = "-", -d
-	}
 	switch {
+	case d < 0 && d != math.MinInt64:
+		return "-" + span(-d)
 	case d >= 48*time.Hour:
-		return fmt.Sprintf("%s%dd%dh", sign, int(d/(24*time.Hour)), int(d%(24*time.Hour)/time.Hour))
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 	case d >= time.Minute:
 		text := d.Round(time.Second).String()
 		if strings.HasSuffix(text, "m0s") {
 			text = strings.TrimSuffix(text, "0s")
 		}
-		return sign + text
+		return text
 	case d >= 10*time.Second:
-		return sign + d.Round(time.Second).String()
+		return d.Round(time.Second).String()
 	case d >= time.Second:
-		return sign + d.Round(100*time.Millisecond).String()
+		return d.Round(100 * time.Millisecond).String()
 	}
-	return sign + d.Round(100*time.Microsecond).String()
+	return d.Round(100 * time.Microsecond).String()
 }

@@ -77,7 +77,7 @@ func parses(t *testing.T, page, line string) {
 	k, err := parser(&cli{}, io.Discard, io.Discard)
 	require.NoError(t, err)
 	known := false
-	for _, c := range commands(k.Model.Node) {
+	for _, c := range k.Model.Children {
 		known = known || len(args) > 0 && c.Name == args[0]
 	}
 	if !assert.True(t, known, "%s: mongolock %s", page, line) || len(args) == 1 {

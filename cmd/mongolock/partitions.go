@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,19 +32,19 @@ type sharingView struct {
 	age time.Duration
 }
 
-func (v sharingView) cells() []cell {
-	owner, age, weight := cell{v.Owner, plain}, cell{}, cell{fmt.Sprintf("weight %d", v.Weight), plain}
+func (v sharingView) fields() []string {
+	owner, age, weight := v.Owner, "", ""
 	switch {
 	case v.Owner == "":
-		owner, weight = cell{"no worker", yellow}, cell{}
+		owner = "no worker"
 	case v.Worker == "":
-		weight = cell{"held by hand", yellow}
+		weight = "held by hand"
 	case v.Weight == 0:
-		weight = cell{"drains", plain}
+		weight = "drains"
 	default:
-		age = cell{span(v.age), plain}
+		age, weight = span(v.age), fmt.Sprintf("weight %d", v.Weight)
 	}
-	return []cell{{v.Name, bold}, owner, age, weight, {fmt.Sprintf("%d partitions", len(v.Partitions)), plain}, {ranges(v.Partitions), dim}}
+	return []string{v.Name, owner, age, weight, fmt.Sprintf("%d partitions", len(v.Partitions)), ranges(v.Partitions)}
 }
 
 // ranges shows ascending numbers, as in "0-17 19".
@@ -66,31 +67,20 @@ func ranges(all []int) string {
 
 // sharingOf returns the workers of a name with their partitions, then others that have some, and at the
 // end the partitions that are free.
-func sharingOf(name string, s assign.State) []sharingView {
-	type holder struct{ worker, owner string }
-	place := make(map[holder]int)
-	all := make([]sharingView, 0, len(s.Workers)+1)
-	for i, w := range s.Workers {
-		place[holder{w.ID, w.Owner}] = i
+func sharingOf(name string, s assign.State) (all []sharingView) {
+	for _, w := range s.Workers {
 		all = append(all, sharingView{Name: name, Owner: w.Owner, Worker: w.ID, Weight: w.Weight, Since: w.Since.UTC(), age: w.Age, Partitions: []int{}})
 	}
-	free := sharingView{Name: name}
 	for id, p := range s.Partitions {
-		if p.Owner == "" {
-			free.Partitions = append(free.Partitions, id)
-			continue
-		}
-		h := holder{p.Worker, p.Owner}
-		i, known := place[h]
-		if !known {
+		i := slices.IndexFunc(all, func(v sharingView) bool { return v.Worker == p.Worker && v.Owner == p.Owner })
+		if i < 0 {
 			i = len(all)
-			place[h] = i
 			all = append(all, sharingView{Name: name, Owner: p.Owner, Worker: p.Worker})
 		}
 		all[i].Partitions = append(all[i].Partitions, id)
 	}
-	if len(free.Partitions) > 0 {
-		all = append(all, free)
+	if i := slices.IndexFunc(all, func(v sharingView) bool { return v.Owner == "" }); i >= 0 {
+		all = append(slices.Delete(slices.Clone(all), i, i+1), all[i])
 	}
 	return all
 }
@@ -130,7 +120,7 @@ func (c *partitionsCmd) Run(a *app) error {
 			return err
 		}
 		for _, v := range sharingOf(name, s) {
-			if err := p.row(v, v.cells()...); err != nil {
+			if err := p.row(v, v.fields()...); err != nil {
 				return err
 			}
 		}

@@ -13,10 +13,10 @@ import (
 // A pathLsCmd is `mongolock paths ls`.
 type pathLsCmd struct {
 	place
-	Path   string `arg:"" optional:"" help:"Only locks that overlap this path."`
-	Tokens bool   `help:"Show the locks' tokens: a token is as good as the lock."`
+	Path string `arg:"" optional:"" help:"Only locks that overlap this path."`
 }
 
+// A pathView is a lock as it is shown. It has no token: that is as good as the lock.
 type pathView struct {
 	Path     string         `json:"path"`
 	Mode     pathlock.Mode  `json:"mode"`
@@ -25,7 +25,6 @@ type pathView struct {
 	Since    time.Time      `json:"since"`
 	ExpireAt time.Time      `json:"expireAt,omitzero"` // none for a lock without end
 	Left     float64        `json:"leftSeconds,omitempty"`
-	Token    string         `json:"token,omitempty"`
 }
 
 func viewOfLock(l pathlock.Lock) pathView {
@@ -36,7 +35,7 @@ func viewOfLock(l pathlock.Lock) pathView {
 	return v
 }
 
-func (c *pathLsCmd) check() error { return errors.Join(c.place.check(), checkPath(c.Path)) }
+func (c *pathLsCmd) check() error { return checkPath(c.Path) }
 
 // Run lists a tree's locks.
 func (c *pathLsCmd) Run(a *app) error {
@@ -48,7 +47,7 @@ func (c *pathLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.printer("path", "mode", "depth", "lease", "owner", "token")
+	p := a.printer("path", "mode", "depth", "lease", "owner")
 	p.none = func() {
 		if c.coll == nil || !a.missing(c.coll) {
 			a.say("nothing is locked in the tree %s", c.Tree)
@@ -56,14 +55,11 @@ func (c *pathLsCmd) Run(a *app) error {
 	}
 	for _, l := range locks {
 		v := viewOfLock(l)
-		left := cell{"without end", yellow}
+		left := "without end"
 		if l.Left != pathlock.Infinite {
-			left = cell{span(l.Left) + " left", green}
+			left = span(l.Left) + " left"
 		}
-		if c.Tokens {
-			v.Token = l.Token
-		}
-		if err := p.row(v, cell{v.Path, bold}, cell{text: string(v.Mode)}, cell{text: string(v.Depth)}, left, cell{text: v.Owner}, cell{text: v.Token}); err != nil {
+		if err := p.row(v, v.Path, string(v.Mode), string(v.Depth), left, v.Owner); err != nil {
 			return err
 		}
 	}
@@ -94,7 +90,7 @@ a third of their TTL away, and may still work while the next holder begins. They
 why.`
 }
 
-func (c *pathBreakCmd) check() error { return errors.Join(c.place.check(), checkPath(c.Path)) }
+func (c *pathBreakCmd) check() error { return checkPath(c.Path) }
 
 // Run breaks the locks of a path.
 func (c *pathBreakCmd) Run(a *app) error {

@@ -29,15 +29,6 @@ type place struct {
 	coll *mongo.Collection // of a tree on MongoDB, once it is open
 }
 
-// check tries the tree's name on a storage in memory.
-func (p *place) check() error {
-	tree, err := pathlock.New(pathlock.InMemory(), p.Tree)
-	if err != nil {
-		return exitf(exitUsage, "--tree: %s", reason(err))
-	}
-	return tree.Close()
-}
-
 // open opens the tree. One in a directory that does not exist has no locks; it is made only if new is set.
 func (p *place) open(a *app, makes bool, opts ...pathlock.Option) (tree *pathlock.Tree, err error) {
 	var storage pathlock.Storage
@@ -58,7 +49,9 @@ func (p *place) open(a *app, makes bool, opts ...pathlock.Option) (tree *pathloc
 		storage = dir
 	}
 	if err == nil {
-		tree, err = pathlock.New(storage, p.Tree, append(opts, pathlock.WithLogger(a.logger()))...)
+		if tree, err = pathlock.New(storage, p.Tree, append(opts, pathlock.WithLogger(a.logger()))...); err != nil {
+			err = exitf(exitUsage, "--tree: %s", reason(err))
+		}
 	}
 	if err == nil {
 		a.atEnd(func() { _ = tree.Close() })
@@ -118,7 +111,7 @@ func (c *pathLockCmd) check() error {
 	if len(c.Note) > 1024 {
 		return exitf(exitUsage, "--note: has %d bytes: at most 1024", len(c.Note))
 	}
-	return errors.Join(c.place.check(), checkPath(c.Path), c.terms().err)
+	return errors.Join(checkPath(c.Path), c.terms().err)
 }
 
 // Run takes the path, runs the command and gives the path back.

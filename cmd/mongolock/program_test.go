@@ -103,8 +103,10 @@ func (r *running) guard() int {
 	require.Eventually(r.t, func() bool {
 		for _, dir := range glob("/proc/[0-9]*") {
 			line, _ := os.ReadFile(dir + "/cmdline")
-			if pid, _ := strconv.Atoi(filepath.Base(dir)); strings.HasPrefix(string(line), guardName+"\x00") && parentOf(pid) == r.Process.Pid {
-				guard = pid
+			if pid, _ := strconv.Atoi(filepath.Base(dir)); strings.HasPrefix(string(line), guardName+"\x00") {
+				if p, _ := processOf(filepath.Base(dir)); p.parent == r.Process.Pid {
+					guard = pid
+				}
 			}
 		}
 		return guard != 0

@@ -186,8 +186,7 @@ func (t *task) environment() []string {
 		if t.PassURI || name != "MONGOLOCK_URI" && name != "MONGODB_URI" {
 			return false
 		}
-		_, password := (&connection{URI: uri}).secret()
-		return password != "" && strings.Contains(uri, "@")
+		return strings.Contains(uri, "@") && passwordIn(uri) != ""
 	})
 	return append(own, t.env...)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -161,29 +160,22 @@ func TestACommandWithoutTheTerminalAsInputStillMayAskThere(t *testing.T) {
 	s.expect("code=0")
 }
 
-// Nobody could continue it, so it would only stop again, and again.
-func TestACommandThatReadsATerminalThatItCannotHaveIsNotContinuedOverAndOver(t *testing.T) {
-	p := newProgram(t)
-	s := p.onTerminal()
-	// The shell that runs mongolock leads no job of this terminal's shell: setsid would take the terminal away, so it is orphaned.
-	s.send("(bash -c '$m run k -- bash -c \"read n\" > out 2>&1 < /dev/tty & echo $! > pid' &)\n")
-	read := func() string { text, _ := os.ReadFile(p.dir + "/out"); return string(text) }
-	require.Eventually(t, func() bool { return strings.Contains(read(), "the command has stopped (") }, 15*time.Second, 20*time.Millisecond, "it never says so")
-	text, err := os.ReadFile(p.dir + "/pid")
-	require.NoError(t, err)
-	ticks := func() int { // of the processor
-		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
-		require.NoError(t, err)
-		fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")"):]))
-		require.Greater(t, len(fields), 13)
-		user, _ := strconv.Atoi(fields[12])
-		system, _ := strconv.Atoi(fields[13])
-		return user + system
+// There the command shares the group of the shell's job, which has others in it.
+func TestNothingThatWasStartedOnATerminalOutlivesItsLease(t *testing.T) {
+	for _, signal := range []string{"KILL", "STOP", "TERM"} {
+		t.Run(signal, func(t *testing.T) {
+			p := newProgram(t)
+			s := p.onTerminal()
+			require.NoError(t, os.WriteFile(p.dir+"/work", []byte(leave+leavers["timeout"]), 0o600))
+			s.send("sleep 60 | $m run --ttl 4s --margin 1s k -- bash -c 'echo $PPID > pid; exec bash work'; echo en\"\"ded\n")
+			p.untilBeating()
+			pid, err := os.ReadFile(p.dir + "/pid")
+			require.NoError(t, err)
+			require.NoError(t, exec.Command("kill", "-"+signal, strings.TrimSpace(string(pid))).Run())
+			p.dead(p.rival())
+			assert.NotContains(t, s.out.String(), "ended", "the rest of the pipeline goes on")
+		})
 	}
-	before := ticks()
-	time.Sleep(2 * time.Second) // real: what it computes meanwhile
-	assert.Less(t, ticks()-before, 60, "hundredths of a second of processor time in two seconds")
-	s.send("kill $(cat pid)\n")
 }
 
 func TestBreakAsksOnATerminal(t *testing.T) {
@@ -216,53 +208,13 @@ func TestABreakOfPathsThatCameTooLateSaysSo(t *testing.T) {
 	s.expect("code=66")
 }
 
-func TestTablesAndColoursAreForTerminalsAlone(t *testing.T) {
+func TestTablesAreForTerminalsAlone(t *testing.T) {
 	p := newProgram(t)
 	p.start("run", "--owner", "billing-7", "k", "--", "sleep", "60")
 	s := p.onTerminal()
 	s.send("until $m ls | grep -q billing; do sleep 0.05; done\n")
-	s.send("$m ls\n")
-	s.expect("KEY")
-	s.expect("\x1b[32m")
-	s.send("NO_COLOR=1 $m ls | cat; echo; NO_COLOR=1 $m ls; echo do\"\"ne\n")
-	mark := len(s.out.String())
+	s.send("$m ls | cat; echo; $m ls; echo do\"\"ne\n")
 	s.expect("k\texclusive\tbilling-7\t")
 	s.expect("KEY  MODE")
 	s.expect("done")
-	assert.NotContains(t, s.out.String()[mark:], "\x1b[3")
-}
-
-func TestWatchDrawsATableAndGivesTheScreenBack(t *testing.T) {
-	p := newProgram(t)
-	p.start("run", "--owner", "billing-7", "k", "--", "sleep", "60")
-	s := p.onTerminal()
-	s.send("$m watch --every 50ms; echo code=$?\n")
-	s.expect(enterScreen)
-	s.expect("billing-7")
-	s.expect("1 held")
-	s.send("\x03")
-	s.expect(leaveScreen)
-	s.expect("code=0")
-}
-
-func TestWatchGivesTheScreenBackWhileItIsStoppedAndDrawsAgain(t *testing.T) {
-	p := newProgram(t)
-	p.start("run", "--owner", "billing-7", "k", "--", "sleep", "60")
-	s := p.onTerminal()
-	s.send("until $m ls | grep -q billing; do sleep 0.05; done\n")
-	s.send("$m watch --every 1h\n")
-	for range 2 {
-		s.expect(enterScreen)
-		s.expect("1 held")
-		s.send("\x1a")
-		s.expect(leaveScreen)
-		s.expect("Stopped")
-		s.send("bg; sleep 0.3; echo at\"\"-the-prompt\n") // it must not draw over the shell
-		s.expect("at-the-prompt")
-		s.send("fg\n")
-	}
-	s.expect("1 held")
-	s.send("\x03")
-	s.expect(leaveScreen)
-	assert.Equal(t, 3, strings.Count(s.out.String(), enterScreen))
 }
