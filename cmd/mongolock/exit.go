@@ -22,7 +22,6 @@ const (
 	exitUsage       = 64
 	exitForeign     = 65
 	exitNothing     = 66
-	exitNobody      = 67
 	exitUnreachable = 69
 	exitFailed      = 70
 	exitLost        = 71
@@ -49,7 +48,6 @@ const exitHelp = `Exit codes:
    64     wrong usage
    65     the key is not a lock of this library, or is in use in another mode
    66     nobody holds the key to break, or there is no such job, record or document
-   67     jobs run: it was asked for, and no process that has the job took it up
    69     no server can be reached
    70     any other failure
    71     run, once, paths lock: the lease was lost, and the command was ended
@@ -72,7 +70,6 @@ type exitError struct {
 	text string // if it is empty, nothing is printed
 
 	signal syscall.Signal // the signal that ended the command, or 0
-	typed  bool           // the signal was typed at the terminal
 	told   bool           // the command had been sent a signal to end
 
 	unbegun bool // the command was not started
@@ -133,7 +130,7 @@ func (a *app) conclude(err error) int {
 	}
 	var e *exitError
 	if errors.As(err, &e) && e.signal != 0 {
-		raise(e.signal, e.typed)
+		raise(e.signal)
 	}
 	return code
 }

@@ -3,31 +3,18 @@
 package main
 
 import (
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
+const machineClock = unix.CLOCK_MONOTONIC
+
 // pdeathsig does nothing: only Linux can tie a command's end to its parent's. The guard
 // ends it.
 func pdeathsig(*syscall.SysProcAttr) {}
 
-// startedUnder returns the process group of a command: nothing else of what it starts is known.
-func startedUnder(group int, _ string) group { return processGroup(group) }
-
-// continuable reports whether this process has a parent that can continue it when it is
-// stopped: one in its session.
-func continuable() bool {
-	session, err := unix.Getsid(0)
-	if err != nil {
-		return false
-	}
-	of, err := unix.Getsid(os.Getppid())
-	return err == nil && of == session
-}
-
-// reap does nothing: there are no containers whose first process this could be.
-func reap(int, func() int) {}
+// startedUnder returns the plain group: nothing else of what a command starts is known.
+func startedUnder(pid, group int, _ string) group { return plainGroup(pid, group) }
 
 func rename() {}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,20 +18,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 )
 
 // A fakeGroup is a process group that ends when it was alive for a number of looks.
 type fakeGroup struct {
 	looks int
-	err   error
 	sent  []syscall.Signal
 }
 
 func (g *fakeGroup) signal(all ...syscall.Signal) error {
 	g.sent = append(g.sent, all...)
-	return g.err
+	return nil
 }
 
 func (g *fakeGroup) look() (bool, []string) {
@@ -51,14 +48,10 @@ func (lost) Remaining() time.Duration { return 0 }
 func settled(t *testing.T, g group, ago time.Duration) string {
 	t.Helper()
 	var said bytes.Buffer
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, null.Close()) })
 	j := &job{
 		task: task{taskFlags: &taskFlags{Margin: 20 * time.Millisecond}, key: "k"}, lease: lost{}, t: teller{w: &said, key: "k"},
-		pid: 4711, group: g, clock: monotonic.New(), guard: &guardian{to: null},
+		pid: 4711, members: g, guard: &guardian{lease: lost{}, until: machineTime() - ago},
 	}
-	j.deadline = j.clock.Now().Add(-ago)
 	j.settle(nil)
 	return said.String()
 }
@@ -76,30 +69,26 @@ func TestAGroupThatSIGKILLDoesNotEndIsTold(t *testing.T) {
 	assert.Contains(t, settled(t, &fakeGroup{looks: 900}, 0), "does not end by SIGKILL")
 }
 
-func TestACommandThatBecameAnotherUserIsToldOnceWithWhatToDo(t *testing.T) {
-	t.Parallel()
-	said := settled(t, &fakeGroup{looks: 20, err: syscall.EPERM}, 0)
-	assert.Equal(t, 1, strings.Count(said, "it runs as another user. Use sudo mongolock run"), said)
-	assert.Empty(t, settled(t, &fakeGroup{looks: 20, err: syscall.ESRCH}, 0))
-}
-
 // A group ID is free for others once its group is empty.
 func TestTheGuardSignalsNoGroupThatWasEmptyBefore(t *testing.T) {
 	t.Parallel()
 	g := &fakeGroup{looks: 2}
-	w := &watchman{clock: monotonic.New(), margin: time.Millisecond, group: 4711, members: g}
-	w.deadline = w.clock.Now().Add(-time.Hour)
-	assert.False(t, w.act())
-	assert.False(t, w.act())
+	w := &watchman{margin: time.Millisecond, until: 1, pid: 4711, members: g}
+	act := func() bool {
+		_, over := w.act(time.Hour)
+		return over
+	}
+	assert.False(t, act())
+	assert.False(t, act())
 	assert.Equal(t, []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT, syscall.SIGKILL, syscall.SIGKILL}, g.sent)
-	assert.False(t, w.act(), "the holder is stopped, and may answer again")
+	assert.False(t, act(), "the holder is stopped, and may go on")
 	g.looks = 1000 // the ID of another group
 	for range 3 {
-		w.act()
+		act()
 	}
 	assert.Len(t, g.sent, 4, "it was signalled again")
 	w.orphan = true
-	assert.True(t, w.act(), "without a holder there is nothing left to guard")
+	assert.True(t, act(), "without a holder there is nothing left to guard")
 }
 
 // The signal comes at the moment when signals go to the command.
@@ -121,22 +110,6 @@ func TestASignalBeforeTheCommandIsNotLost(t *testing.T) {
 		require.Equal(t, exitSignal+int(syscall.SIGTERM), code)
 		require.ErrorIs(t, &unfinished{err.(*exitError), err.(*exitError).told}, context.Canceled, "once records that it was stopped")
 	}
-}
-
-// Otherwise a person reads that the command is not guarded, which has ended.
-func TestAGuardThatDiesWhenItIsDismissedIsNotMissed(t *testing.T) {
-	t.Parallel()
-	var said bytes.Buffer
-	g, err := startGuard(lost{}, 20*time.Millisecond, time.Second, "mark", teller{w: &said, key: "k"})
-	require.NoError(t, err)
-	g.mu.Lock()
-	g.done = true
-	g.mu.Unlock()
-	require.NoError(t, syscall.Kill(g.pid(), syscall.SIGKILL))
-	late := time.AfterFunc(time.Minute, func() { close(g.dismissed) }) // it would never end
-	g.kept.Wait()
-	assert.True(t, late.Stop())
-	assert.Empty(t, said.String())
 }
 
 // A goodLease is one whose end this process has not noticed when the guard has. It is good until the command has made a

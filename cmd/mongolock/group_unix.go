@@ -4,37 +4,71 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// machineTime is the time by a clock that all processes of this machine share, and that goes on while it sleeps.
+func machineTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(machineClock, &t) // every kernel has that clock
+	return time.Duration(t.Nano())
+}
 
 // A group is what was started under a lease, as far as it can be found.
 type group interface {
-	// signal sends signals to all members. The error is EPERM if there are some that this process may not signal.
+	// signal sends signals to all members. The error is one of those that could not be sent.
 	signal(all ...syscall.Signal) error
 	// look reports whether there is a member that has not ended, and names those that have left the command's process
 	// group.
 	look() (living bool, strays []string)
 }
 
-// A processGroup is the process group with that ID.
+// A processGroup is the process group with that ID, or a process alone with that ID, negated. Zero is nothing.
 type processGroup int
+
+// plainGroup returns the process group of a command, or the command alone if it has none of its own.
+func plainGroup(pid, group int) processGroup {
+	if group == 0 {
+		return processGroup(-pid)
+	}
+	return processGroup(group)
+}
 
 func (g processGroup) look() (living bool, strays []string) {
 	return !errors.Is(g.signal(0), syscall.ESRCH), nil
 }
 
 func (g processGroup) signal(all ...syscall.Signal) (err error) {
+	if g == 0 {
+		return syscall.ESRCH
+	}
 	for _, s := range all {
 		err = errors.Join(err, syscall.Kill(-int(g), s))
 	}
 	return err
 }
 
-// foreignText says why processes cannot be ended, if err is why.
-func foreignText(group int, err error) string {
-	if !errors.Is(err, syscall.EPERM) {
-		return ""
+// An ending ends what was started under a lease.
+type ending struct {
+	members group
+	kill    time.Duration // by machineTime: SIGKILL follows then
+	told    bool          // SIGTERM was sent
+}
+
+// step does what is due, and reports whether nothing is left.
+func (e *ending) step(now time.Duration) (over bool) {
+	if living, _ := e.members.look(); !living {
+		return true
 	}
-	return fmt.Sprintf("not all that the command (process group %d) has started can be signalled (operation not permitted): it runs as another user. Use sudo mongolock run …, not mongolock run … sudo", group)
+	if !e.told {
+		e.told = true
+		_ = e.members.signal(syscall.SIGTERM, syscall.SIGCONT) // which lets stopped processes get the first
+	}
+	if now >= e.kill {
+		_ = e.members.signal(syscall.SIGKILL) // repeatedly, because a member may have forked meanwhile
+	}
+	return false
 }

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mongolock": main, guardName: main, starterName: main})
+	testscript.Main(m, map[string]func(){"mongolock": main, guardName: main})
 }
 
 // Each script is one claim, written as what a user types and sees.
@@ -145,7 +145,7 @@ func TestAnArgumentReachesTheCommandAsItWasTyped(t *testing.T) {
 
 // It may pass, and whoever calls this again should: 64 is what is not tried again.
 func TestANameServersErrorIsNotWrongUsage(t *testing.T) {
-	_, _, err := (&connection{URI: "mongodb+srv://nohost.invalid"}).options()
+	_, _, err := (&connection{source: "--uri", URI: "mongodb+srv://nohost.invalid"}).options()
 	code, _ := verdict(err)
 	assert.Equal(t, exitUnreachable, code, "%v", err)
 }

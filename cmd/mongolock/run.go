@@ -56,22 +56,22 @@ The command's environment has:
 
 The lease is renewed until the command ends. If it is lost, what the command has started gets SIGTERM
 and then SIGKILL, before another process can have the key. What the command leaves behind is ended in
-the same way, and then the key is given back. Signals are passed on to the command's process group. A
-second process, the guard, ends the command in time if mongolock is killed or stopped. After kill -9
-of mongolock the key stays taken for the rest of its TTL.
+the same way, and then the key is given back. Signals are passed on to the command. A second process,
+the guard, ends the command in time if mongolock is killed or stopped. After kill -9 of mongolock the
+key stays taken for the rest of its TTL.
 
-On Linux what the command has started is its process group, every process with its MONGOLOCK_MARK in
-the environment, and all that these start: also a step under timeout, set -m or setsid. Start a daemon
+The command has a process group of its own, but on a terminal it shares that of mongolock. On Linux
+what the command has started is its own group, every process with its MONGOLOCK_MARK in the
+environment, and all that these start: also a step under timeout, set -m or setsid. Start a daemon
 that is to live on with env -u MONGOLOCK_MARK. Not found are processes that have cleared or
 overwritten their environment and whose parent has ended, as the command has after kill -9 of
-mongolock, and what other services start (docker, systemd, at). On other systems only the process
-group is ended: use timeout --foreground there.
+mongolock, and what other services start (docker, systemd, at). On other systems only the command's
+own group is ended, and on a terminal the command alone: use timeout --foreground there.
 
 Nothing ends a process that becomes another user (so use sudo mongolock run, not mongolock run …
 sudo), one in an uninterruptible system call, or one on a machine that is paused. If mongolock and the
 guard are killed at once, only the command itself ends, on Linux; if both are stopped, nothing does.
-Only the token, checked where the command writes, stops those. In a pipeline whose other part reads
-the terminal (| less), give the command another standard input.
+Only the token, checked where the command writes, stops those.
 
 With --output json, what happens to the lease is printed on standard error.`
 }

@@ -6,9 +6,7 @@ import "syscall"
 
 func asAnother() (status int, is bool) { return 0, false }
 
-func raise(syscall.Signal, bool) {}
-
-func onStop(func(), func()) (end func()) { return func() {} }
+func raise(syscall.Signal) {}
 
 // hold would need process groups.
 func hold(task, held, teller) error {

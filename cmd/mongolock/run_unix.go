@@ -6,45 +6,41 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/monotonic"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // forwarded has the signals that are passed on to the command.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
-	syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
+	syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGCONT,
 }
 
-// ending has those of them that are meant to end it.
-var ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
-
-// A job is the command, run in a process group of its own.
+// A job is the command. On a terminal it shares this process's group, so that it can use the terminal, and the shell
+// stops and continues both. Elsewhere it has a group of its own.
 type job struct {
 	task
 	lease held
 	t     teller
 
-	pid      int    // the command's, and the ID of its process group
-	group    group  // what it has started
-	mark     string // in the environment of that
+	pid      int    // the command's
 	terminal int    // the descriptor of the terminal that the command shares with us; -1: none
-	tty      bool   // the command was put into the terminal's foreground
+	members  group  // what the command has started, and the command
+	mark     string // in the environment of that
 	guard    *guardian
-	clock    monotonic.Clock
-	deadline monotonic.Moment // the lease's, as last known
 
-	told     bool                    // a signal that ends commands was passed on
-	foreign  bool                    // it was said that the command became another user
-	states   chan syscall.WaitStatus // of the command: stopped, then at last ended
-	signals  chan os.Signal
-	children chan os.Signal // of the first process of a container, which inherits orphans
+	told    bool                    // a signal that ends commands has come
+	ended   chan syscall.WaitStatus // of the command
+	signals chan os.Signal
 }
 
 // markName is the variable that has the marks of this run, and of those that it is run under.
@@ -54,20 +50,18 @@ const markName = "MONGOLOCK_MARK"
 // started, as far as that can be found (startedUnder).
 func hold(task task, lease held, t teller) error {
 	j := &job{
-		task: task, lease: lease, t: t, mark: rand.Text(),
-		clock:   monotonic.CountingSleep(monotonic.NewMeter()),
-		states:  make(chan syscall.WaitStatus, 1),
+		task: task, lease: lease, t: t, mark: rand.Text(), terminal: terminal(),
+		ended:   make(chan syscall.WaitStatus, 1),
 		signals: make(chan os.Signal, 16),
 	}
-	j.note()
-	j.listen() // before the caller stops doing so
+	for _, s := range forwarded { // before the caller stops doing so
+		if !signal.Ignored(s) { // as under nohup: then the command ignores it too
+			signal.Notify(j.signals, s)
+		}
+	}
 	defer signal.Stop(j.signals)
 	if err := j.begin(); err != nil {
 		return err
-	}
-	if os.Getpid() == 1 {
-		j.children = make(chan os.Signal, 1)
-		signal.Notify(j.children, syscall.SIGCHLD)
 	}
 	var err error
 	if j.guard, err = startGuard(lease, j.margin(), j.TTL, j.mark, t); err != nil {
@@ -80,94 +74,66 @@ func hold(task task, lease held, t teller) error {
 	// A closed standard error must not end this process. The command does not inherit this.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if err := j.start(); err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
 		return unbegun(exitNotRun, "%s: %s", j.Command[0], sentence(err))
 	}
 	return j.watch()
 }
 
-// listen takes the signals that are meant for the command.
-func (j *job) listen() {
-	for _, s := range forwarded {
-		if !signal.Ignored(s) { // as under nohup: then the command ignores it too
-			signal.Notify(j.signals, s)
-		}
-	}
-}
-
 // start starts the command. It is called on the main thread: see pdeathsig.
 func (j *job) start() error {
-	j.terminal = terminal()
-	j.tty = j.terminal >= 0 && foreground(j.terminal)
-	cmd, started, err := j.guard.starter(j.path, j.Command)
-	if err != nil {
-		return err
-	}
+	cmd := &exec.Cmd{Path: j.path, Args: j.Command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	cmd.Env = append(j.environment(), markName+"="+os.Getenv(markName)+"."+j.mark)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: j.terminal < 0}
 	pdeathsig(cmd.SysProcAttr)
-	err = cmd.Start()
-	refused := started(j.lease.Remaining())
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	j.pid = cmd.Process.Pid
-	if refused != "" {
-		_ = cmd.Wait() // it has said what is wrong
-		j.retake()
-		return errors.New(refused)
+	group := 0
+	if cmd.SysProcAttr.Setpgid {
+		group = j.pid
 	}
-	j.group = startedUnder(j.pid, j.mark)
-	j.guard.began(j.pid)
-	go j.wait() // ends with the command
+	j.members = startedUnder(j.pid, group, j.mark)
+	j.guard.began(j.pid, group)
+	go j.wait() // ends with the command, or this process
 	return nil
 }
 
-// wait reports when the command stops and when it ends. From its end on another process may get
-// the command's ID, but not the ID of its group while the group has a member.
+// wait reports the command's end. The first process of a container also waits for the orphans that it inherits.
 func (j *job) wait() {
+	whom := j.pid
+	if os.Getpid() == 1 {
+		whom = -1
+	}
 	for {
 		var state syscall.WaitStatus
-		_, err := syscall.Wait4(j.pid, &state, syscall.WUNTRACED, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		j.states <- state
-		if err != nil || state.Exited() || state.Signaled() {
+		switch pid, err := syscall.Wait4(whom, &state, 0, nil); {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
 			return
+		case pid == j.pid:
+			j.ended <- state
 		}
 	}
 }
 
 // watch waits for the end of the command or of the lease.
 func (j *job) watch() error {
-	tick := time.NewTicker(max(j.TTL/50, 5*time.Millisecond))
-	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
-			j.note()
 		case s := <-j.signals:
-			if s == syscall.SIGCONT {
-				j.resume()
-				continue
-			}
-			if slices.Contains(ending, s) {
-				j.told = true
-				j.group.look() // so that it is known whose children they are if the command ends first
-			}
-			j.tellForeign(processGroup(j.pid).signal(s.(syscall.Signal)))
-		case state := <-j.states:
-			if state.Stopped() {
-				j.stop(state.StopSignal())
-				continue
-			}
+			j.pass(s.(syscall.Signal))
+		case state := <-j.ended:
 			lost := j.lease.Err()
-			living, left := j.group.look()
+			living, left := j.members.look()
 			if lost == nil && !j.told && len(left) > 0 {
 				j.t.tell("left", fmt.Sprintf("the command has ended and left processes, which are ended now: %s (env -u %s starts one that is not)", strings.Join(left, ", "), markName), nil)
 			}
-			if j.retake(); living {
+			if living {
 				j.settle(nil)
 			}
 			switch {
@@ -176,15 +142,28 @@ func (j *job) watch() error {
 			case j.guard.dismiss() && codeOf(state) != 0:
 				return j.lost(errGuarded)
 			}
-			return j.ended(state)
-		case <-j.children:
-			reap(j.pid, j.guard.pid)
+			return j.over(state)
 		case <-j.lease.Done():
 			lost := j.lease.Err()
 			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", j.key, reason(lost)), map[string]any{"reason": reason(lost)})
-			j.settle(j.states)
+			j.settle(j.ended)
 			return exitf(exitLost, "")
 		}
+	}
+}
+
+// pass passes a signal on.
+func (j *job) pass(s syscall.Signal) {
+	if slices.Contains([]syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}, s) {
+		j.told = true
+		j.members.look() // so that it is known whose children they are if the command ends first
+	}
+	switch {
+	case j.terminal < 0:
+		_ = processGroup(j.pid).signal(s)
+	case (s == syscall.SIGINT || s == syscall.SIGQUIT) && foreground(j.terminal): // it was typed, and the command has got it too
+	default:
+		_ = j.members.signal(s)
 	}
 }
 
@@ -197,85 +176,50 @@ func (j *job) lost(err error) error {
 	return &exitError{code: exitLost, told: true}
 }
 
-// note keeps the lease's deadline, which is not known any more once it has passed.
-func (j *job) note() {
-	now := j.clock.Now()
-	if left := j.lease.Remaining(); left > 0 {
-		j.deadline = now.Add(left)
-	}
-}
-
-// kill sends a signal to all that the command has started.
-func (j *job) kill(all ...syscall.Signal) { j.tellForeign(j.group.signal(all...)) }
-
-// tellForeign says once that a signal may not be sent.
-func (j *job) tellForeign(err error) {
-	if text := foreignText(j.pid, err); text != "" && !j.foreign {
-		j.foreign = true
-		j.t.tell("foreign", text, nil)
-	}
-}
-
 // killTakes is how long SIGKILL may take to end processes on a busy machine.
 const killTakes = time.Second
 
-// settle ends what is left of it: with SIGTERM now, and with SIGKILL half a margin
-// later, or half a margin after the lease's deadline if that is sooner. It returns when no
-// process is left. states reports the command's end; it is nil if the command has ended.
-func (j *job) settle(states <-chan syscall.WaitStatus) {
-	j.guard.ending()
-	half := j.margin() / 2
-	now := j.clock.Now()
-	last := min(now, j.deadline).Add(half)
-	if j.lease.Err() == nil {
-		last = now.Add(half) // the command left processes behind, and the lease goes on
+// settle ends what is left of it: with SIGTERM now, and with SIGKILL half a margin later, or half a margin after the
+// lease's deadline if that is sooner. It returns when no process is left. ended reports the command's end; it is nil if
+// the command has ended.
+func (j *job) settle(ended <-chan syscall.WaitStatus) {
+	half, now := j.margin()/2, machineTime()
+	end := &ending{members: j.members, kill: now + half}
+	if j.lease.Err() != nil { // else the command left processes behind, and the lease goes on
+		end.kill = min(now, j.guard.deadline()) + half
 	}
-	j.kill(syscall.SIGTERM, syscall.SIGCONT) // which lets stopped processes get the first
-	var killed monotonic.Moment              // none: not yet
-	told, pause := false, 2*time.Millisecond
-	for {
-		now := j.clock.Now()
-		if now >= last {
-			j.kill(syscall.SIGKILL) // repeatedly, because a member may have forked meanwhile
-			if killed == 0 {
-				killed = now
-			}
+	j.guard.ends()
+	patience := max(now, end.kill) + max(half, killTakes)
+	for told := false; ; {
+		looked := machineTime()
+		if end.step(looked) && ended == nil {
+			return
+		}
+		if !told && looked >= patience {
+			told = true
+			j.t.tell("alive", fmt.Sprintf("what the command (process %d) has started does not end by SIGKILL; others may be granted %s. If it runs as another user, use sudo mongolock run …, not mongolock run … sudo", j.pid, j.key), nil)
 		}
 		select {
-		case state := <-states:
-			if state.Stopped() {
-				continue
-			}
-			states = nil
+		case <-ended:
+			ended = nil
 		case <-j.signals: // it is being ended already
-		case <-j.children:
-			reap(j.pid, j.guard.pid)
-		case <-time.After(pause):
-		}
-		looked := j.clock.Now()
-		if living, _ := j.group.look(); states == nil && !living {
-			break
-		}
-		pause = max(2*time.Millisecond, j.clock.Since(looked)) // a look takes a while on a machine with many processes
-		if killed != 0 && !told && now >= killed.Add(max(half, killTakes)) {
-			told = true
-			j.t.tell("alive", fmt.Sprintf("what the command (process group %d) has started does not end by SIGKILL; others may be granted %s", j.pid, j.key), nil)
+		case <-time.After(max(2*time.Millisecond, machineTime()-looked)): // a look takes a while on a machine with many processes
 		}
 	}
-	j.retake()
 }
 
-// ended reports how the command ended, and ends this process in the same way.
-func (j *job) ended(state syscall.WaitStatus) error {
-	j.t.tell("ended", "", map[string]any{"code": codeOf(state)})
-	if state.Exited() {
-		if n := state.ExitStatus(); n != 0 {
-			return &exitError{code: n, told: j.told}
-		}
+// over reports how the command ended, and ends this process in the same way.
+func (j *job) over(state syscall.WaitStatus) error {
+	code := codeOf(state)
+	j.t.tell("ended", "", map[string]any{"code": code})
+	if code == 0 {
 		return nil
 	}
-	s := state.Signal()
-	return &exitError{code: exitSignal + int(s), signal: s, typed: j.tty, told: j.told}
+	e := &exitError{code: code, told: j.told}
+	if state.Signaled() {
+		e.signal = state.Signal()
+	}
+	return e
 }
 
 func codeOf(state syscall.WaitStatus) int {
@@ -283,4 +227,34 @@ func codeOf(state syscall.WaitStatus) int {
 		return exitSignal + int(state.Signal())
 	}
 	return state.ExitStatus()
+}
+
+// raise ends this process by the signal that ended the command, so that a process that waits
+// for this one sees the same as if the command had run alone. It returns if that is impossible.
+func raise(s syscall.Signal) {
+	switch s {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP: // for others the runtime would print all stacks
+		if os.Getpid() != 1 { // the kernel does not apply default actions to the first process
+			signal.Reset(s)
+			_ = syscall.Kill(os.Getpid(), s)
+			time.Sleep(time.Second) //nolint:forbidigo // the process ends here
+		}
+	}
+}
+
+// terminal returns the descriptor of the terminal that the command will use, or -1. If only
+// standard error is a terminal, another part of a pipeline may want to read it.
+func terminal() int {
+	for _, f := range []*os.File{os.Stdin, os.Stdout} {
+		if fd := int(f.Fd()); term.IsTerminal(fd) {
+			return fd
+		}
+	}
+	return -1
+}
+
+// foreground reports whether this process's group is the terminal's foreground group.
+func foreground(tty int) bool {
+	group, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
