@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue { // most tests wait
+		_ = parallel.Value.Set("8")
+	}
 	testscript.Main(m, map[string]func(){"mongolock": main, guardName: main})
 }
 
