@@ -127,8 +127,9 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 		{"--uri", "mongodb://" + evil, "ls"}, {"--uri-file", file, "ls"}, {"--uri-file", "no" + file, "ls"},
 		{"break", key, "--reason", "r" + evil}, {"break", key, "--reason", "r" + evil, "--grace", "1ns", "-y"}, {"break", "no" + evil, "--reason", "x"},
 	} {
-		p.start(args...).tame()
-		p.start(append([]string{"--output", "json"}, args...)...).tame()
+		text, inJSON := p.start(args...), p.start(append([]string{"--output", "json"}, args...)...)
+		text.tame()
+		inJSON.tame()
 	}
 	stop()
 	<-ended

@@ -32,7 +32,7 @@ func rename() {
 type family struct {
 	plain processGroup // the command's process group, or the command alone if it shares ours
 	mark  string
-	born  int64         // when the command's process was started: what is older is no member
+	born  int64         // when the command's process was started: what is older is no member; 0: not known
 	known map[int]int64 // the members so far, and when each was started: they stay members
 }
 
@@ -47,8 +47,11 @@ func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' } // in a
 
 // startedUnder returns the family of a command that was just started.
 func startedUnder(pid, group int, mark string) group {
-	p, _ := processOf(strconv.Itoa(pid)) // if it has ended already, every process is looked at
-	return &family{plain: plainGroup(pid, group), mark: mark, born: p.born, known: map[int]int64{pid: p.born}}
+	f := &family{plain: plainGroup(pid, group), mark: mark, known: map[int]int64{}}
+	if p, _ := processOf(strconv.Itoa(pid)); p.parent == os.Getpid() || p.parent == os.Getppid() { // else it has ended, and another may have its ID
+		f.born, f.known[pid] = p.born, p.born
+	}
+	return f
 }
 
 // members returns those that live. Without /proc it returns an error.

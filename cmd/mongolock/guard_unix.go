@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The guard is a second process of this program. It knows until when the lease is good, and
+// The guard is a second process of this program, with the name guardName. It knows until when the lease is good, and
 // ends what the command has started at that time if the first process, the holder, does not:
 // because the holder is stopped, or was killed. The holder writes a line whenever something
 // changes, and many times a TTL:
@@ -29,15 +29,6 @@ import (
 // If the pipe ends without "done", the holder is dead. The time is in the pipe before the command
 // begins. If the holder is stopped before it has written PID, the guard finds the command by its mark
 // (on Linux). The guard writes a line only if it ends the command.
-const guardName = "mongolock-guard"
-
-// asAnother does the work of the guard, if this process was started as one.
-func asAnother() (status int, is bool) {
-	if os.Args[0] != guardName {
-		return 0, false
-	}
-	return guard(), true
-}
 
 // A guardian is the holder's side. It keeps a guard running.
 type guardian struct {

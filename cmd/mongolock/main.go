@@ -139,9 +139,11 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	return errors.Join(err, failed)
 }
 
+const guardName = "mongolock-guard"
+
 func main() {
-	if status, is := asAnother(); is {
-		os.Exit(status)
+	if os.Args[0] == guardName {
+		os.Exit(guard())
 	}
 	os.Exit(execute(os.Args[1:]))
 }

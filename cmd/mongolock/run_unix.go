@@ -242,10 +242,9 @@ func raise(s syscall.Signal) {
 	}
 }
 
-// terminal returns the descriptor of the terminal that the command will use, or -1. If only
-// standard error is a terminal, another part of a pipeline may want to read it.
+// terminal returns the descriptor of the terminal that the command will use, or -1.
 func terminal() int {
-	for _, f := range []*os.File{os.Stdin, os.Stdout} {
+	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if fd := int(f.Fd()); term.IsTerminal(fd) {
 			return fd
 		}
