@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"sync"
@@ -89,6 +90,29 @@ func TestTheGuardSignalsNoGroupThatWasEmptyBefore(t *testing.T) {
 	assert.Len(t, g.sent, 4, "it was signalled again")
 	w.orphan = true
 	assert.True(t, act(), "without a holder there is nothing left to guard")
+}
+
+// The holder was killed before it could tell what it had started.
+func TestAGuardThatWasToldNoProcessFindsTheCommandByItsMark(t *testing.T) {
+	t.Parallel()
+	const mark = "of-this-test"
+	command := exec.Command("sleep", "60")
+	command.Env = append(os.Environ(), markName+"=."+mark)
+	require.NoError(t, command.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	w := &watchman{mark: mark, margin: time.Millisecond, orphan: true}
+	for over := false; !over; {
+		_, over = w.act(machineTime())
+		time.Sleep(time.Millisecond) // real: a process ends
+	}
+	select {
+	case err := <-ended:
+		assert.ErrorContains(t, err, "signal: ")
+	case <-time.After(pace.Of(10 * time.Second)):
+		assert.NoError(t, command.Process.Kill())
+		t.Error("it was left")
+	}
 }
 
 // The signal comes at the moment when signals go to the command.
