@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -129,43 +128,34 @@ func (f *family) look() (living bool, strays []string) {
 	return len(members) > 0, strays
 }
 
-func (f *family) signal(all ...syscall.Signal) error {
+func (f *family) signal(all ...syscall.Signal) {
 	members, err := f.members()
-	if err != nil {
-		return f.plain.signal(all...)
-	}
-	inGroup := false
+	inGroup := err != nil
 	for _, p := range members {
 		if f.grouped(p) {
 			inGroup = true
-		} else if failed := p.signal(all); failed != nil {
-			err = failed
+		} else {
+			p.signal(all)
 		}
 	}
 	if inGroup { // all at once: none of them can escape by a fork. An empty group's ID may be another's
-		if failed := f.plain.signal(all...); failed != nil {
-			err = failed
-		}
+		f.plain.signal(all...)
 	}
-	return err
 }
 
 // signal sends signals to the process, and not to another that has got its ID meanwhile.
-func (p process) signal(all []syscall.Signal) error {
+func (p process) signal(all []syscall.Signal) {
 	handle, err := os.FindProcess(p.pid)
 	if err != nil {
-		return nil
+		return
 	}
 	defer handle.Release() //nolint:errcheck // it is but a handle
 	if now, ok := processOf(strconv.Itoa(p.pid)); !ok || now.born != p.born {
-		return nil
+		return
 	}
 	for _, s := range all {
-		if err = handle.Signal(s); errors.Is(err, syscall.EPERM) {
-			return err
-		}
+		_ = handle.Signal(s) // fails if it has ended, or is another user's
 	}
-	return nil
 }
 
 // processIDs returns those of all processes of this machine, or container.

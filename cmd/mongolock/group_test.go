@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -28,9 +28,8 @@ type fakeGroup struct {
 	sent  []syscall.Signal
 }
 
-func (g *fakeGroup) signal(all ...syscall.Signal) error {
+func (g *fakeGroup) signal(all ...syscall.Signal) {
 	g.sent = append(g.sent, all...)
-	return nil
 }
 
 func (g *fakeGroup) look() (bool, []string) {

@@ -19,8 +19,8 @@ func machineTime() time.Duration {
 
 // A group is what was started under a lease, as far as it can be found.
 type group interface {
-	// signal sends signals to all members. The error is one of those that could not be sent.
-	signal(all ...syscall.Signal) error
+	// signal sends signals to all members, as far as they may be sent.
+	signal(all ...syscall.Signal)
 	// look reports whether there is a member that has not ended, and names those that have left the command's process
 	// group.
 	look() (living bool, strays []string)
@@ -38,17 +38,15 @@ func plainGroup(pid, group int) processGroup {
 }
 
 func (g processGroup) look() (living bool, strays []string) {
-	return !errors.Is(g.signal(0), syscall.ESRCH), nil
+	return g != 0 && !errors.Is(syscall.Kill(-int(g), 0), syscall.ESRCH), nil
 }
 
-func (g processGroup) signal(all ...syscall.Signal) (err error) {
-	if g == 0 {
-		return syscall.ESRCH
-	}
+func (g processGroup) signal(all ...syscall.Signal) {
 	for _, s := range all {
-		err = errors.Join(err, syscall.Kill(-int(g), s))
+		if g != 0 {
+			_ = syscall.Kill(-int(g), s) // fails if nothing is left, or all is another user's
+		}
 	}
-	return err
 }
 
 // An ending ends what was started under a lease.
@@ -65,10 +63,10 @@ func (e *ending) step(now time.Duration) (over bool) {
 	}
 	if !e.told {
 		e.told = true
-		_ = e.members.signal(syscall.SIGTERM, syscall.SIGCONT) // which lets stopped processes get the first
+		e.members.signal(syscall.SIGTERM, syscall.SIGCONT) // which lets stopped processes get the first
 	}
 	if now >= e.kill {
-		_ = e.members.signal(syscall.SIGKILL) // repeatedly, because a member may have forked meanwhile
+		e.members.signal(syscall.SIGKILL) // repeatedly, because a member may have forked meanwhile
 	}
 	return false
 }

@@ -160,10 +160,10 @@ func (j *job) pass(s syscall.Signal) {
 	}
 	switch {
 	case j.terminal < 0:
-		_ = processGroup(j.pid).signal(s)
+		processGroup(j.pid).signal(s)
 	case (s == syscall.SIGINT || s == syscall.SIGQUIT) && foreground(j.terminal): // it was typed, and the command has got it too
 	default:
-		_ = j.members.signal(s)
+		j.members.signal(s)
 	}
 }
 
