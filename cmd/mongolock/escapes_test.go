@@ -143,7 +143,7 @@ func TestNothingThatOthersWroteReachesTheTerminalRaw(t *testing.T) {
 func TestWhatAHolderOrAWaiterIsToldIsNotRaw(t *testing.T) {
 	p := newProgram(t)
 	for _, output := range []string{"text", "json"} {
-		a := p.start("--output", output, "run", "--ttl", "1s", "a", "--", "sleep", "20")
+		a := p.start("--output", output, "run", "--ttl", "5s", "a", "--", "sleep", "20")
 		require.Eventually(t, func() bool { return strings.Contains(p.prints("ls"), "sleep 20") }, 20*time.Second, 20*time.Millisecond)
 		require.Zero(t, p.start("break", "a", "--reason", evil, "-y").code())
 		a.tame()
