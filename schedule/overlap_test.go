@@ -85,9 +85,9 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", pause ", pause), func(t *testing.T) {
 				t.Parallel()
 				inCluster(t, func(c *cluster) {
-					p := c.process(1).add("job", schedule.Every(time.Hour), 150*time.Minute, opts...)
+					p := c.process(1).add("job", schedule.Every(10*time.Minute), 25*time.Minute, opts...)
 					p.start()
-					c.until(90 * time.Minute)
+					c.until(15 * time.Minute)
 					cut := map[string]error{}
 					if pause {
 						require.NoError(c, p.Pause(c.Context(), "job"))
@@ -99,7 +99,7 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 						return cut[call], nil
 					})
 					p.link.Counted()
-					for range 180 {
+					for range 30 {
 						c.sleep(time.Minute)
 						sent := p.link.Counted()
 						require.Less(c, sent["claim"]+sent["read"], map[bool]int{true: 5, false: 300}[pause], "in a minute, after %v", time.Since(c.begin))
@@ -109,7 +109,7 @@ func TestAProcessThatIsBehindDoesNotAskOnAndOn(t *testing.T) {
 						require.NoError(c, p.Resume(c.Context(), "job"))
 					}
 					c.took()
-					c.sleep(3 * time.Hour)
+					c.sleep(30 * time.Minute)
 					p.end()
 					assert.NotEmpty(c, c.took(), "it does not go on")
 				})
