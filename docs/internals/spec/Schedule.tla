@@ -30,11 +30,17 @@ EXTENDS Integers, Sequences, FiniteSets, TLC
 CONSTANTS Procs,
           Newer, Older,          \* those that start while others run: with the plan "new", or "old" as the others have
           OldTimes, NewTimes,    \* the due times of each
-          Beside, Once, Each,    \* options
-          MaxLate,               \* in ticks; 99: none
-          Retries, MostDeaths,
+          MostDeaths,
           Rows,                  \* what else there is: "renew", "stop", "fail", "pause", "guess", "early"
-          TTL, MaxNow, MaxClaims, MaxDeaths
+          MaxNow, MaxClaims, MaxDeaths
+
+\* The options of the job, in whose place a configuration has others.
+Beside  == FALSE
+Once    == FALSE
+Each    == FALSE
+MaxLate == 99   \* in ticks: none
+Retries == 0
+TTL     == 1
 
 VARIABLES
   now,
@@ -74,18 +80,18 @@ Due(plans) == {d \in Times : \E i \in 1..Len(plans) : d \in At(plans[i].plan) /\
 \* The end of the last pause.
 Resumed(plans) == Max({0} \cup {plans[i].from : i \in {j \in 2..Len(plans) : plans[j - 1].plan = ""}})
 
-TooLate(d) == now - d > MaxLate
+TooLate(d, t) == t - d > MaxLate
 
-\* What a process claims that takes those up to m for decided, and what that drops: pick in aim.go. With "early" its clock is ahead.
-Pick(plans, m) ==
-  LET after == {d \in Due(plans) : d > m /\ d > Resumed(plans)}
-      come  == {d \in after : d <= IF Each THEN now - MaxLate - 1 ELSE now}
+\* What a process claims at t that takes those up to m for decided, and what that drops: pick in aim.go. With "early" its clock is ahead.
+Pick(plans, m, t) ==
+  LET after == TLCEval({d \in Due(plans) : d > m /\ d > Resumed(plans)})
+      come  == TLCEval({d \in after : d <= IF Each THEN t - MaxLate - 1 ELSE t})
       one   == IF come # {} THEN Max(come) ELSE Min(after)
       early == IF "early" \in Rows THEN 1 ELSE 0
   IN IF after = {} THEN None
-     ELSE IF one > now + early THEN None
-     ELSE <<[due |-> one, first |-> Min({d \in Due(plans) : d > m}), verdict |-> IF TooLate(one) THEN "too late" ELSE "",
-             drops |-> {d \in Due(plans) : m < d /\ d <= IF TooLate(one) THEN one ELSE one - 1}]>>
+     ELSE IF one > t + early THEN None
+     ELSE <<[due |-> one, first |-> Min({d \in Due(plans) : d > m}), verdict |-> IF TooLate(one, t) THEN "too late" ELSE "",
+             drops |-> {d \in Due(plans) : m < d /\ d <= IF TooLate(one, t) THEN one ELSE one - 1}]>>
 
 -----------------------------------------------------------------------------
 (* The document, and what is applied to it. *)
@@ -112,11 +118,14 @@ Grants(c) ==
   /\ c.dead = None => /\ c.m <= doc.decided /\ doc.decided < c.first
                       /\ Beside \/ Open = {}
 
+\* When the run of a claim runs out.
+EndOf(c) == c.by + TTL
+
 \* The reply comes in time, or the process undoes the claim.
 ApplyClaim(i) ==
   LET c == claim[i]
       fresh == c.dead = None
-      run == [due |-> c.due, fails |-> c.fails, deaths |-> c.deaths, tok |-> doc.seq + 1, end |-> c.by + TTL, was |-> 0, beat |-> 0,
+      run == [due |-> c.due, fails |-> c.fails, deaths |-> c.deaths, tok |-> doc.seq + 1, end |-> EndOf(c), was |-> 0, beat |-> 0,
               begun |-> FALSE, drops |-> c.drops, verdict |-> c.verdict, left |-> "", again |-> 0]
   IN
   /\ c.net /\ Grants(c)
@@ -182,10 +191,11 @@ ApplyPlan(p) ==
   /\ UNCHANGED <<now, claim, renewal, end, fates, told, loose, mute, begun, top, wrong>>
 
 \* Pause and Resume, once. Their dates are read before they are applied.
+NotYet == doc.since = -1
 Lately == {t \in {now - 1, now} : t >= 0}
 
 Pause ==
-  /\ "pause" \in Rows /\ ~doc.paused /\ doc.since = -1
+  /\ "pause" \in Rows /\ ~doc.paused /\ NotYet
   /\ \E t \in Lately : doc' = [doc EXCEPT !.paused = TRUE, !.since = t]
   /\ UNCHANGED <<now, claim, renewal, end, up, plan, whole, fates, told, loose, mute, begun, top, wrong>>
 
@@ -228,28 +238,29 @@ Claim(i) ==
   LET guesses == IF "guess" \in Rows THEN {d \in Times : doc.decided < d /\ d <= now} ELSE {} IN
   /\ Free(i) /\ ~doc.paused /\ (Beside \/ Open = {})
   /\ \E m \in {doc.decided} \cup guesses :
-       LET p == Pick(doc.plans, m) IN p # None /\ Send(i, [m |-> m, edition |-> doc.edition] @@ p[1])
+       LET p == Pick(doc.plans, m, now) IN p # None /\ Send(i, [m |-> m, edition |-> doc.edition] @@ p[1])
 
 \* A claim of its own that it has not carried out.
 NeverBegan(i, j) == j[1] = i[1] /\ claim[j].is \in {"asks", "has", "undoes"}
 
-\* It goes on with the run j, which is over: repetition in watch.go.
-Repeat(i, j) ==
+\* How i goes on with the run j, which is over: repetition in watch.go.
+Repetition(i, j, t) ==
   LET r    == doc.runs[j]
       unb  == r.left = "unbegun" \/ (r.left = "" /\ NeverBegan(i, j))
       died == r.left = "" /\ ~unb
       dead == r.deaths + (IF died THEN 1 ELSE 0)
       why  == (died /\ dead >= MostDeaths) \/ (Once /\ ~unb)
-      late == ~why /\ TooLate(r.due) /\ (unb \/ (died /\ ~r.begun) \/ r.left = "failed")
-      c    == [due |-> r.due, dead |-> j]
-  IN
-  /\ Free(i) /\ ~doc.paused /\ now >= r.again
-  /\ \E beat \in Over(r) : Send(i, [beat |-> beat] @@ c @@
-                  IF r.verdict # ""
-                  THEN [drops |-> r.drops, verdict |-> r.verdict]
-                  ELSE [drops |-> IF why \/ late THEN r.drops \cup {r.due} ELSE r.drops,
-                        verdict |-> IF why THEN "died" ELSE IF late THEN "too late" ELSE "",
-                        fails |-> r.fails + (IF r.left = "failed" THEN 1 ELSE 0), deaths |-> dead])
+      late == ~why /\ TooLate(r.due, t) /\ (unb \/ (died /\ ~r.begun) \/ r.left = "failed")
+  IN [due |-> r.due, dead |-> j] @@
+     IF r.verdict # ""
+     THEN [drops |-> r.drops, verdict |-> r.verdict, fails |-> r.fails, deaths |-> r.deaths]
+     ELSE [drops |-> IF why \/ late THEN r.drops \cup {r.due} ELSE r.drops,
+           verdict |-> IF why THEN "died" ELSE IF late THEN "too late" ELSE "",
+           fails |-> r.fails + (IF r.left = "failed" THEN 1 ELSE 0), deaths |-> dead]
+
+Repeat(i, j) ==
+  /\ Free(i) /\ ~doc.paused /\ now >= doc.runs[j].again
+  /\ \E beat \in Over(doc.runs[j]) : Send(i, [beat |-> beat] @@ Repetition(i, j, now))
 
 \* No answer; or the lease is lost before the run began; or the process is told to stop before that.
 Doubt(i) ==
@@ -270,12 +281,14 @@ Undo(i) ==
           /\ UNCHANGED fates
   /\ Quiet /\ NoBeginning /\ UNCHANGED <<renewal, end, told>>
 
+Come(d) == d <= now
+
 \* The due time has come: it tells what the claim has dropped, and calls the function. With a verdict, or if it is too late by now, it
 \* ends the run instead.
 Begin(i) ==
   LET c == claim[i] IN
-  /\ c.is = "has" /\ Trusts(i) /\ now >= c.due
-  /\ \E late \in {FALSE} \cup (IF c.verdict = "" /\ c.dead = None /\ TooLate(c.due) THEN {TRUE} ELSE {}) :
+  /\ c.is = "has" /\ Trusts(i) /\ Come(c.due)
+  /\ \E late \in {FALSE} \cup (IF c.verdict = "" /\ c.dead = None /\ TooLate(c.due, now) THEN {TRUE} ELSE {}) :
        /\ told' = Counted(told, c.drops \cup (IF late THEN {c.due} ELSE {}))
        /\ IF late \/ c.verdict # ""
           THEN /\ claim' = [claim EXCEPT ![i].is = "ends", ![i].late = late]
@@ -292,13 +305,15 @@ Renew(i) ==
   /\ renewal' = [renewal EXCEPT ![i] = now]
   /\ Quiet /\ NoBeginning /\ UNCHANGED <<doc, claim, end, fates, told>>
 
-\* The function returns: as it should, with an error, or because the process stops.
+\* The function returns: as it should, with an error, or because the process stops. From Again on it is repeated.
+How(i)     == {"ok"} \cup ({"fail", "stop"} \cap Rows)
+Again(how) == IF how = "fail" THEN now + 1 ELSE now
 Return(i) ==
   LET c == claim[i] IN
   /\ c.is = "runs" /\ Trusts(i)
-  /\ \E how \in {"ok"} \cup ({"fail", "stop"} \cap Rows) :
-       end' = [end EXCEPT ![i] = <<CASE how = "stop" /\ ~Once -> [left |-> "stopped", again |-> now]
-                                     [] how = "fail" /\ c.fails < Retries /\ ~TooLate(c.due) -> [left |-> "failed", again |-> now + 1]
+  /\ \E how \in How(i) :
+       end' = [end EXCEPT ![i] = <<CASE how = "stop" /\ ~Once -> [left |-> "stopped", again |-> Again(how)]
+                                     [] how = "fail" /\ c.fails < Retries /\ ~TooLate(c.due, Again(how)) -> [left |-> "failed", again |-> Again(how)]
                                      [] OTHER -> [left |-> "", again |-> 0]>>]
   /\ Becomes(i, "ends")
   /\ Quiet /\ NoBeginning /\ UNCHANGED <<doc, renewal, fates, told>>

@@ -140,6 +140,10 @@ var (
 	AnnouncedOnce bool
 	// LaterKeysKept makes AcquireAll keep what it was granted after the first key that was refused.
 	LaterKeysKept bool
+	// DeathsUncounted repeats a job's run that died as if it had not.
+	DeathsUncounted bool
+	// DropsForgotten claims a due time without a word of those that it drops.
+	DropsForgotten bool
 )
 
 // Sleeper is called for each new clock of a store and for each new meter of package monotonic. It

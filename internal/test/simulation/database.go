@@ -61,7 +61,10 @@ func (d *Database) Apart() time.Duration {
 }
 
 // A Write is one document of the collection before and after a write that lasted; nil: it was not there.
-type Write struct{ Before, After bson.D }
+type Write struct {
+	At            time.Duration
+	Before, After bson.D
+}
 
 // Close ends the history, and returns its writes.
 func (d *Database) Close() (all []Write) {
@@ -70,7 +73,7 @@ func (d *Database) Close() (all []Write) {
 	d.w.closed = true
 	for _, e := range d.w.writes() {
 		if e.NS == locksNS {
-			all = append(all, Write{e.Before, e.After})
+			all = append(all, Write{e.Tag.(*mark).at, e.Before, e.After})
 		}
 	}
 	return all

@@ -1,7 +1,7 @@
 // Package trace turns a history of the simulation into behaviours of docs/internals/spec/LockTrace.tla,
 // one for each key, of docs/internals/spec/PathTrace.tla, one for the tree of path locks, or of
 // docs/internals/spec/DocumentTrace.tla, one for each document of doclock, and has TLC decide which of
-// them the specification allows.
+// them the specification allows. Those of ScheduleTrace.tla are made in schedule/internal/simulated.
 //
 // A behaviour is what became of each command: it was sent, a primary executed it and its
 // document was this or that afterwards, a majority had it, it was answered; and what the

@@ -69,10 +69,11 @@ func verdicts(behaviours []*Behaviour, out []byte) ([]Verdict, error) {
 		n, _ := strconv.Atoi(string(m[2]))
 		at, _ := strconv.Atoi(string(m[3]))
 		b := behaviours[n-1]
-		if all[n-1].Behaviour != nil {
+		v := Verdict{Behaviour: b, Refused: string(m[4]), Step: b.Steps[at-1], At: at - 1}
+		if was := all[n-1]; was.Behaviour != nil && was != v { // it says one thing twice if the step is possible for two reasons
 			return nil, fmt.Errorf("TLC says two things of %s", b.Name)
 		}
-		all[n-1] = Verdict{Behaviour: b, Refused: string(m[4]), Step: b.Steps[at-1], At: at - 1}
+		all[n-1] = v
 	}
 	for i, v := range all {
 		if v.Behaviour == nil {

@@ -88,3 +88,47 @@ var ofDocuments = specification{
 `
 	},
 }
+
+// ofJobs is what the documents of package schedule's jobs are asked of.
+var ofJobs = specification{
+	modules: []string{"Schedule", "ScheduleTrace"}, numbers: "Numbers", most: 40,
+	config: func(*Behaviour) string {
+		return `  Beside <- TraceBeside
+  Once <- TraceOnce
+  Each <- TraceEach
+  MaxLate <- TraceMaxLate
+  Retries <- TraceRetries
+  TTL <- TraceTTL
+  Times <- TraceTimes
+  Ids <- TraceIds
+  Own <- TraceOwn
+  At <- TraceAt
+  NotYet <- TraceNotYet
+  Lately <- TraceLately
+  Due <- TraceDue
+  TooLate <- TraceTooLate
+  Come <- TraceCome
+  EndOf <- TraceEndOf
+  How <- TraceHow
+  Again <- TraceAgain
+  Over <- TraceOver
+  NeverBegan <- TraceNeverBegan
+  Procs = {1}
+  Newer = {}
+  Older = {}
+  OldTimes = {}
+  NewTimes = {}
+  MostDeaths = 3
+  Rows = {"renew", "stop", "fail", "pause"}
+  Left = 1000000
+  MaxNow = 1000000000
+  MaxClaims = 0
+  MaxDeaths = 0
+`
+	},
+}
+
+// Job returns a behaviour of a job without steps. Its history is what package schedule's tests observed.
+func Job(name, fields string, runs int) *Behaviour {
+	return &Behaviour{Name: name, of: &ofJobs, fields: fields, IDs: runs, Commands: []string{"0"}}
+}

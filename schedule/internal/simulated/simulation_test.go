@@ -81,25 +81,31 @@ func onMemory(h *history) func(nr int) jobs.Store {
 func onMongo(h *history) func(nr int) jobs.Store {
 	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) // virtual: see above
 	h.begin, h.weather = time.Now().UTC(), 0
-	h.servers = simulation.NewDatabase(h.seed, time.Hour, 10*time.Second)
+	h.servers = simulation.NewDatabase(h.seed, time.Hour, ttl)
 	return func(nr int) jobs.Store {
 		return &ledger{jobs.NewMongo(h.servers.Collection(nr), server.Monotonic()), h}
 	}
 }
 
+// ttl is that of a run's lease.
+const ttl = 10 * time.Second
+
 // A history is what became of one job's due times.
 type history struct {
 	*testing.T
 	begin   time.Time
-	store   jobs.Store // as a person reads it
+	state   jobs.State // in the end
 	seed    uint64
 	rng     *rand.Rand
 	opts    jobOptions
+	ttl     time.Duration // for which a lease is trusted
 	plans   [2]schedule.Plan
 	weather int                  // of a thousand calls, so many are lost, and as many of the replies
 	servers *simulation.Database // nil: the store is in memory
 
 	mu      sync.Mutex // protects what follows
+	steps   []step
+	last    *document
 	claims  []*granted
 	spans   []jobs.Span
 	edition int64 // of spans
@@ -134,36 +140,62 @@ func (h *history) String() string {
 	return fmt.Sprintf("seed %d: %+v, %v and %v, weather %d, servers %v", h.seed, h.opts, h.plans[0], h.plans[1], h.weather, h.servers)
 }
 
-// A ledger notes what a store has granted.
+// A step is a change of the job's document, or a function that is called, or returns.
+type step struct {
+	at            time.Time
+	before, after *document
+	bout          *bout
+	over          bool
+}
+
+// A document is that of the job.
+type document struct {
+	jobs.State `bson:",inline"`
+	PausedAt   time.Time           `bson:"pausedAt"`
+	Runs       map[string]jobs.Run `bson:"runs"`
+	Past       map[string]jobs.Run `bson:"past"`
+}
+
+// A ledger notes how calls change the job's document in memory. What simulated servers make of them is read when all is over.
 type ledger struct {
 	jobs.Store
 	h *history
 }
 
-func (l *ledger) Claim(ctx context.Context, c jobs.Claim) (jobs.Claimed, error) {
-	won, err := l.Store.Claim(ctx, c)
-	if err == nil {
-		l.h.mu.Lock()
-		defer l.h.mu.Unlock()
-		l.h.claims = append(l.h.claims, &granted{Claim: c})
+func (l *ledger) noted(name string, detail jobs.Detail, call func() error) error {
+	h := l.h
+	if h.servers != nil {
+		return call()
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := call()
+	all, _ := l.Store.Read(context.Background(), []string{name}, detail)
+	after := &document{State: all[0], Runs: map[string]jobs.Run{}, Past: map[string]jobs.Run{}}
+	for _, r := range all[0].Runs {
+		after.Runs[r.ID] = r
+	}
+	for _, r := range all[0].Past {
+		after.Past[r.ID] = r
+	}
+	h.steps = append(h.steps, step{at: time.Now(), before: h.last, after: after})
+	h.last = after
+	return err
+}
+
+func (l *ledger) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err error) {
+	err = l.noted(c.Job, jobs.WithoutPast, func() (err error) { won, err = l.Store.Claim(ctx, c); return err })
 	return won, err
 }
 
-func (l *ledger) Undo(ctx context.Context, c jobs.Claim) (bool, error) {
-	settled, err := l.Store.Undo(ctx, c)
-	if l.h.servers != nil {
-		return settled, err
-	}
-	all, _ := l.Store.Read(context.WithoutCancel(ctx), []string{c.Job}, jobs.WithoutPast)
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	for _, g := range l.h.claims {
-		if g.ID == c.ID && c.Back && err == nil && len(all) > 0 && !slices.ContainsFunc(all[0].Runs, func(r jobs.Run) bool { return r.ID == c.ID }) {
-			g.back = true
-		}
-	}
+func (l *ledger) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
+	err = l.noted(c.Job, jobs.WithoutPast, func() (err error) { settled, err = l.Store.Undo(ctx, c); return err })
 	return settled, err
+}
+
+func (l *ledger) Register(ctx context.Context, name, plan string, now time.Time) (seen jobs.State, err error) {
+	err = l.noted(name, jobs.WithoutPast, func() (err error) { seen, err = l.Store.Register(ctx, name, plan, now); return err })
+	return seen, err
 }
 
 // late returns the context of a call that may arrive late, when that of its caller has ended. It has a bound of its
@@ -172,41 +204,36 @@ func late(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 }
 
-func (l *ledger) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (time.Duration, error) {
+func (l *ledger) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (left time.Duration, err error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	return l.Store.Renew(ctx, r, ttl, begun)
+	err = l.noted(r.Job, jobs.WithoutPast, func() (err error) { left, err = l.Store.Renew(ctx, r, ttl, begun); return err })
+	return left, err
 }
 
 func (l *ledger) End(ctx context.Context, e jobs.End) error {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	return l.Store.End(ctx, e)
+	return l.noted(e.Job, jobs.WithPast, func() error { return l.Store.End(ctx, e) })
 }
 
 func (l *ledger) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	return l.Store.Plan(ctx, seen, plans)
+	return l.noted(seen.Job, jobs.WithoutPast, func() error { return l.Store.Plan(ctx, seen, plans) })
 }
 
-func (l *ledger) Change(ctx context.Context, name string, change jobs.Change) (bool, error) {
+func (l *ledger) Change(ctx context.Context, name string, change jobs.Change) (changed bool, err error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	return l.Store.Change(ctx, name, change)
+	err = l.noted(name, jobs.WithoutPast, func() (err error) { changed, err = l.Store.Change(ctx, name, change); return err })
+	return changed, err
 }
 
-// Read notes the plans, whoever has changed them.
 func (l *ledger) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	all, err := l.Store.Read(ctx, names, detail)
-	if err == nil && len(all) > 0 && l.h.servers == nil { // what those show may be rolled back
-		l.h.mu.Lock()
-		defer l.h.mu.Unlock()
-		l.h.saw(all[0].Edition, all[0].Plans, all[0].Asked)
-	}
-	return all, err
+	return l.Store.Read(ctx, names, detail)
 }
 
 // saw notes the plans of the document, and when RunNow was called.
@@ -221,40 +248,48 @@ func (h *history) saw(edition int64, plans []jobs.Span, asked time.Time) {
 	}
 }
 
-// written is what a write shows of the job.
-type written struct {
-	Plans          []jobs.Span
-	Edition        int64
-	Decided, Asked time.Time
-	Runs           map[string]jobs.Run
+// readWrites adds what the servers did, by the writes that lasted.
+func (h *history) readWrites() {
+	read := func(doc bson.D) *document {
+		d := &document{}
+		raw, err := bson.Marshal(append(bson.D{}, doc...))
+		require.NoError(h, errors.Join(err, bson.Unmarshal(raw, d)))
+		for id, r := range d.Runs {
+			r.ID = id
+			d.Runs[id] = r
+		}
+		return d
+	}
+	var all []step
+	for _, w := range h.servers.Close() {
+		all = append(all, step{at: h.begin.Add(w.At), before: read(w.Before), after: read(w.After)})
+	}
+	h.steps = append(all, h.steps...)
+	slices.SortStableFunc(h.steps, func(a, b step) int { return a.at.Compare(b.at) })
 }
 
-// readWrites notes what the servers granted, by the writes that lasted.
-func (h *history) readWrites() {
-	read := func(doc bson.D) (w written) {
-		raw, err := bson.Marshal(append(bson.D{}, doc...))
-		require.NoError(h, errors.Join(err, bson.Unmarshal(raw, &w)))
-		return w
-	}
-	h.claims = nil
-	for _, w := range h.servers.Close() {
-		before, after := read(w.Before), read(w.After)
-		h.saw(after.Edition, after.Plans, after.Asked)
+// readSteps notes what was granted.
+func (h *history) readSteps() {
+	for _, s := range h.steps {
+		if s.after == nil {
+			continue
+		}
+		h.saw(s.after.Edition, s.after.Plans, s.after.Asked)
 		var claimed *granted
-		for id, r := range after.Runs {
-			if _, was := before.Runs[id]; !was {
+		for id, r := range s.after.Runs {
+			if _, was := s.before.Runs[id]; !was {
 				claimed = &granted{Claim: jobs.Claim{Ref: jobs.Ref{Job: "job", ID: id}, Run: r}}
 				h.claims = append(h.claims, claimed)
 			}
 		}
-		for id, r := range before.Runs {
-			if _, is := after.Runs[id]; is {
+		for id, r := range s.before.Runs {
+			if _, is := s.after.Runs[id]; is {
 				continue
 			}
 			if claimed != nil {
 				claimed.Dead = &r
 			}
-			if after.Decided.Before(before.Decided) {
+			if s.after.Decided.Before(s.before.Decided) {
 				h.claims[slices.IndexFunc(h.claims, func(g *granted) bool { return g.ID == id })].back = true
 			}
 		}
@@ -306,7 +341,7 @@ func (h *history) end(p *process) {
 // add puts the job on a process's schedule.
 func (h *history) add(p *process, plan schedule.Plan) {
 	takes := rand.New(rand.NewPCG(h.seed, uint64(p.nr)+1000))
-	opts := []schedule.JobOption{schedule.Keep(1000), schedule.With(mongolock.TTL(10 * time.Second))}
+	opts := []schedule.JobOption{schedule.Keep(1000), schedule.With(mongolock.TTL(ttl))}
 	o := h.opts
 	if o.each {
 		opts = append(opts, schedule.Each())
@@ -327,6 +362,7 @@ func (h *history) add(p *process, plan schedule.Plan) {
 		b := &bout{Run: r, by: p, from: time.Now()}
 		h.mu.Lock()
 		h.bouts = append(h.bouts, b)
+		h.steps = append(h.steps, step{at: b.from, bout: b})
 		d, fails := time.Duration(takes.IntN(5_000))*time.Millisecond, takes.IntN(4) == 0
 		if takes.IntN(6) == 0 {
 			d *= 10
@@ -337,6 +373,7 @@ func (h *history) add(p *process, plan schedule.Plan) {
 			defer h.mu.Unlock()
 			if b.to.IsZero() {
 				b.to = time.Now()
+				h.steps = append(h.steps, step{at: b.to, bout: b, over: true})
 			}
 		}()
 		select {
@@ -405,7 +442,7 @@ func (h *history) lateness(nr uint64) func(string) time.Duration {
 
 // simulate has processes share a job for an hour.
 func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Store) *history {
-	h := &history{T: c, begin: time.Now().UTC(), seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), dead: map[*process]bool{}}
+	h := &history{T: c, begin: time.Now().UTC(), seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), ttl: ttl, dead: map[*process]bool{}, last: &document{}}
 	odds := func(n int) bool { return h.rng.IntN(n) == 0 }
 	h.opts = jobOptions{each: odds(2), beside: odds(3), once: odds(3)}
 	if odds(3) {
@@ -499,7 +536,13 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 		p.stop()
 		<-p.over
 	}
-	h.store = observer
+	read, err := observer.Read(c.Context(), []string{"job"}, jobs.WithPast)
+	require.NoError(c, err)
+	h.state = read[0]
+	if h.servers != nil {
+		h.readWrites()
+	}
+	h.readSteps()
 	return h
 }
 
@@ -514,18 +557,17 @@ type fate struct {
 	past             []jobs.Run
 }
 
+// slack is how late a claim may be applied.
+func (h *history) slack() time.Duration {
+	if h.servers != nil {
+		return 15*time.Second + h.servers.Apart() // the reply to a claim takes up to a TTL
+	}
+	return 5 * time.Second
+}
+
 // judge returns what is wrong with a history.
 func (h *history) judge() []string {
-	all, err := h.store.Read(context.Background(), []string{"job"}, jobs.WithPast)
-	require.NoError(h, err)
-	state := all[0]
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	slack := 5 * time.Second
-	if h.servers != nil {
-		h.readWrites()
-		slack += 10*time.Second + h.servers.Apart() // the reply to a claim takes up to a TTL
-	}
+	slack := h.slack()
 	wrong := func(format string, args ...any) { h.faults = append(h.faults, fmt.Sprintf(format, args...)) }
 	since := func(t time.Time) time.Duration { return t.Sub(h.begin) }
 	slices.SortFunc(h.bouts, func(a, b *bout) int { return a.from.Compare(b.from) })
@@ -540,7 +582,7 @@ func (h *history) judge() []string {
 		}
 	}
 	const judged = 80 * time.Minute // what came later may be under way at the end
-	for _, r := range state.Runs {
+	for _, r := range h.state.Runs {
 		if since(r.Due) < judged {
 			wrong("left open: %+v", r)
 		}
@@ -592,7 +634,7 @@ func (h *history) judge() []string {
 			of(e.Due).ended++
 		}
 	}
-	for _, r := range state.Past {
+	for _, r := range h.state.Past {
 		of(r.Due).past = append(of(r.Due).past, r)
 	}
 	for at, plan := range dues {
