@@ -469,10 +469,7 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 			_, _ = observer.Read(c.Context(), []string{"job"}, jobs.WithoutPast)
 		}
 		for _, p := range all {
-			sent := p.link.Counted()
-			if most := 60 * (2 + int(d/time.Minute)); sent["claim"]+sent["read"]+sent["undo"]+sent["end"] > most {
-				h.faults = append(h.faults, fmt.Sprintf("process %d sent %v in %v", p.nr, sent, d))
-			}
+			h.judgeCalls(p.nr, p.link.Counted(), d)
 		}
 	}
 	change := func(what jobs.Change) {
@@ -544,6 +541,13 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 	}
 	h.readSteps()
 	return h
+}
+
+// judgeCalls judges how many calls a process has made.
+func (h *history) judgeCalls(nr int, sent map[string]int, in time.Duration) {
+	if most := 60 * (2 + int(in/time.Minute)); sent["claim"]+sent["read"]+sent["undo"]+sent["end"] > most {
+		h.faults = append(h.faults, fmt.Sprintf("process %d sent %v in %v", nr, sent, in))
+	}
 }
 
 // A fate is what the records say of one due time.
@@ -755,7 +759,17 @@ func TestControlAStoreOnMongoDBThatForgetsDueTimesIsNoticed(t *testing.T) {
 
 func ofADueTime(g *granted) bool { return g.Dead == nil }
 
-// A control: histories are made wrong after the fact.
+// recorded adds records of a due time that ran.
+func (h *history) recorded(n int, outcome string) {
+	i := slices.IndexFunc(h.state.Past, func(r jobs.Run) bool { return r.Due.Equal(h.bouts[5].Due) && r.Outcome == string(schedule.Succeeded) })
+	for range n {
+		r := h.state.Past[i]
+		r.ID, r.Number, r.Outcome = "", r.Number+1, outcome
+		h.state.Past = append(h.state.Past, r)
+	}
+}
+
+// A control: histories are made wrong after the fact. Each way in which the judge finds fault is tried.
 func TestControlTheJudgeOfFatesNoticesWhatIsWrong(t *testing.T) {
 	for says, spoil := range map[string]func(h *history){
 		"run at one time":     func(h *history) { h.bouts[5].to = h.bouts[6].from.Add(1) },
@@ -769,9 +783,29 @@ func TestControlTheJudgeOfFatesNoticesWhatIsWrong(t *testing.T) {
 		},
 		"began 2 times": func(h *history) { h.opts.once = true; h.bouts = append(h.bouts, h.bouts[5]) },
 		"the token of":  func(h *history) { h.bouts[6].Number = h.bouts[5].Number },
+		"left open":     func(h *history) { h.state.Runs = append(h.state.Runs, jobs.Run{Due: h.begin.Add(time.Hour)}) },
+		"with Each": func(h *history) {
+			h.opts.each, h.spans = true, h.spans[:1]
+			h.claims[5].Run.Drops = []jobs.Drop{{Why: "later due times"}}
+		},
+		"claims carried: told 0 times, 0 times as ended, begun 0 times": func(h *history) {
+			h.told = slices.DeleteFunc(h.told, func(e schedule.Event) bool { return e.Kind == schedule.Dropped })
+		},
+		"has no record":      func(h *history) { h.state.Past = nil },
+		"repeated after":     func(h *history) { h.recorded(1, string(schedule.Succeeded)) },
+		"repeated too often": func(h *history) { h.recorded(4, string(schedule.Died)) },
+		"ended as too late":  func(h *history) { h.recorded(1, string(schedule.TooLate)) },
+		"1 times as dropped": func(h *history) {
+			h.told = append(h.told, schedule.Event{Kind: schedule.Dropped, First: h.bouts[5].Due, Due: h.bouts[5].Due})
+		},
+		"begun 1 times": func(h *history) {
+			i := slices.IndexFunc(h.claims, func(g *granted) bool { return ofADueTime(g) && len(g.Run.Drops) > 0 })
+			h.bouts[5].Due = h.claims[i].Run.Drops[0].First
+		},
+		"process 1 sent": func(h *history) { h.judgeCalls(1, map[string]int{"read": 100, "claim": 100}, time.Minute) },
 	} {
 		synctest.Test(t, func(c *testing.T) {
-			h := simulate(c, 12, onMemory)
+			h := simulate(c, 21, onMemory)
 			require.Empty(c, h.judge(), "%v", h)
 			spoil(h)
 			assert.Contains(c, strings.Join(h.judge(), "; "), says)
