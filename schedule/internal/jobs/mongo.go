@@ -195,7 +195,8 @@ func unchanged(seen time.Time) bson.E {
 func (m *Mongo) next(changed time.Time) bson.DateTime { return max(date(m.Now()), date(changed)+1) }
 
 // Change reads the job, and is one update or delete of what it has seen. Its dates are read from the server's clock before. That
-// they are late or early by some milliseconds does not matter.
+// they are late or early by some milliseconds does not matter. It needs no bound but ctx: each turn that finds the job changed is
+// one in which another call has succeeded, and those are a person's, or once of each new plan.
 func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed bool, err error) {
 	ctx = command.Bare(ctx)
 	if _, _, err := m.base.Hello(ctx); err != nil {
