@@ -12,7 +12,7 @@ const (
 	idleMost   = 1500 * time.Millisecond
 	idlePolled = 3500 * time.Millisecond // if a waiter hears no notices
 
-	stepMinded = 10 * time.Minute // no date is trusted after a clock was seen to be stepped
+	stepMinded = 10 * time.Minute // no date is trusted after a clock was seen to be stepped, a server's or one's own
 	epochAged  = time.Minute      // a client that had a reason to doubt asks again which election it is
 	clockAged  = 5 * time.Minute  // one that had none does, before a claim
 )
@@ -96,7 +96,7 @@ func (q *queue) begun(w *waiter, from, end time.Duration) time.Duration {
 	type span struct{ first, last time.Duration }
 	var over []span
 	for _, h := range q.holders {
-		last := q.seenOver(h, q.looked(w))
+		last := q.seenOver(h, w)
 		over = append(over, span{min(h.over, last), last})
 	}
 	slices.SortFunc(over, func(a, b span) int { return cmp.Compare(a.last, b.last) })
@@ -140,7 +140,7 @@ func (q *queue) could(w *waiter) time.Duration {
 	}
 	since, shared, taken, most := max(q.now, w.from), time.Duration(0), w.mode.takes(), w.mode.Limit
 	for _, h := range q.holders {
-		switch over := q.seenOver(h, q.looked(w)); {
+		switch over := q.seenOver(h, w); {
 		case over <= q.now:
 		case compatible(h.mode, w.mode):
 			shared, taken = max(shared, over), taken+h.mode.takes()
@@ -190,19 +190,19 @@ func (q *queue) looked(w *waiter) time.Duration {
 	return w.from
 }
 
-// seenOver returns when one that waits since then may know that a holder is over. Where no clock can tell,
-// it has to be seen still for its TTL.
-func (q *queue) seenOver(h holds, from time.Duration) time.Duration {
-	seen := max(h.until, h.wrote, from)
-	if h.doubt <= seen+q.tol {
+// seenOver returns when somebody who waits may know that a holder is over. Where no clock can tell, it has
+// to be seen still for its TTL.
+func (q *queue) seenOver(h holds, w *waiter) time.Duration {
+	seen := max(h.until, h.wrote, q.looked(w))
+	if h.doubt <= seen+q.tol || q.h.stood(w.client, seen) {
 		return seen + q.h.TTL + q.h.TTL/100 + q.tol
 	}
 	return h.until + q.tol
 }
 
 // clockInDoubt returns from when on no clock may judge the end of a holder that a client wrote: another
-// primary's would, a client saw a clock stepped and trusts no date for a while, or the writer, which a
-// fault hindered, or nothing told of it, may not have known the election.
+// primary's would, a client saw a clock stepped and trusts no date for a while, nor does the writer if its own
+// stood still, or the writer, which a fault hindered, or nothing told of it, may not have known the election.
 func (h *History) clockInDoubt(client int, written time.Duration) time.Duration {
 	if h.Still {
 		return 0
@@ -212,7 +212,7 @@ func (h *History) clockInDoubt(client int, written time.Duration) time.Duration 
 		switch {
 		case e.Kind != Trouble:
 			continue
-		case e.Note == Stepped:
+		case e.Note == Stepped, e.Note == Stopped && e.Client == client && e.At <= written:
 			until += stepMinded
 		case e.Note == Failover && e.At <= written:
 			until += clockAged
@@ -226,6 +226,14 @@ func (h *History) clockInDoubt(client int, written time.Duration) time.Duration 
 		}
 	}
 	return never
+}
+
+// stood reports whether a client trusts no date then, because its own clock had stood still: to it the
+// server's was stepped.
+func (h *History) stood(client int, at time.Duration) bool {
+	return slices.ContainsFunc(h.Events, func(e Event) bool {
+		return e.Kind == Trouble && e.Note == Stopped && e.Client == client && e.At <= at && at <= e.Until+stepMinded
+	})
 }
 
 // killed returns when each client that was killed was.
