@@ -196,11 +196,12 @@ func (m message) document() (command document, ok bool) {
 		return nil, false
 	}
 	for rest := m[headerSize+4:]; len(rest) > 0; {
-		kind, size := rest[0], 0
+		kind := rest[0]
 		if rest = rest[1:]; len(rest) < 4 {
 			return nil, false
 		}
-		if size = int(binary.LittleEndian.Uint32(rest)); size < 5 || size > len(rest) {
+		size := int(binary.LittleEndian.Uint32(rest))
+		if size < 5 || size > len(rest) {
 			return nil, false
 		}
 		section := rest[:size]
