@@ -29,6 +29,7 @@ type key struct {
 	served    store.Place   // that was granted last
 	others    []store.Place // who waited when this client last released the key
 	othersAt  moment        // when that was; zero: never
+	stood     time.Duration // for how long its last place stood in line; negative: none did
 	offeredAt moment        // when this client was last offered the key, and nobody waited yet; zero: never
 	check     check
 }
@@ -66,6 +67,9 @@ const (
 
 	// othersFor is how long other processes are assumed to wait, after a release found them waiting.
 	othersFor = 10 * time.Second
+	// roomOutside is how many places of a line are left to those that find it full: a process that had its turn
+	// joins again at once only if there are as many.
+	roomOutside = 8
 	// readHeld is about how long a head does not read a key that this client holds, where the client would not
 	// learn otherwise that the key was taken away by hand.
 	readHeld = 45 * time.Second
@@ -233,7 +237,7 @@ func (c *core) of(name string) *key {
 	if q := c.keys.All[name]; q != nil {
 		return q
 	}
-	q := &key{name: name}
+	q := &key{name: name, stood: -1}
 	q.alarm.of, q.check.alarm.of, q.check.key = q, &q.check, q
 	c.keys.Put(name, q, func(_ string, q *key) bool {
 		return q.head == nil && q.holder == nil && q.sharers == 0 && q.check.at == 0 && !q.todo
@@ -298,8 +302,8 @@ func (c *core) stand(q *key) {
 	q.view = View{Mode: t.Mode, Limit: t.Limit, Place: c.placeFor(t), Seen: q.view.Seen}
 	q.view.look = true
 	q.view.told = q.offeredAt // the release that it tells of may be under way
-	if len(q.others) >= store.LineMost-1 && q.othersWait(c.now) {
-		q.view.Outside(c.now)
+	if n := len(q.others); n >= store.LineMost-roomOutside && q.othersWait(c.now) {
+		q.view.Outside(n, q.stood, c.now)
 	}
 }
 
@@ -523,6 +527,9 @@ func (c *core) grantedTo(w *Caller, call *Call) {
 		c.tell(notices(store.KindMoved, q.name, q.view.Passed(call.Claim.Unseen))) // those who live join again
 	}
 	untold := c.untold(q, call)
+	if v := &q.view; v.inAt != 0 {
+		q.stood = c.now.Sub(v.inAt)
+	}
 	q.served, q.view = call.Claim.Place, View{Seen: q.view.Seen}
 	c.deliver(w, h, nil)
 	if untold {

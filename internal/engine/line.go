@@ -22,10 +22,11 @@ const (
 	slot      = 10 * time.Millisecond // between the second in line and the third, and so on: the first that lives passes the others
 	slotsMost = 400 * time.Millisecond
 
-	refresh      = 25 * time.Second     // between two claims, which also keep the place
-	refreshMost  = 30 * time.Second     // a fifth more
-	refreshAmong = 8 * time.Second      // if the place keeps sharers out: a writer's, or one of several permits
-	outside      = 3 * time.Second      // if the line is full
+	refresh      = 25 * time.Second // between two claims, which also keep the place
+	refreshMost  = 30 * time.Second // a fifth more
+	refreshAmong = 8 * time.Second  // if the place keeps sharers out: a writer's, or one of several permits
+	outsideMost  = 3 * time.Second  // between two tries of one that has no place in line: see pause
+	outsideLeast = 20 * time.Millisecond
 	again        = 5 * time.Millisecond // if it was our turn and another was quicker
 	early        = 2 * time.Millisecond // if a notice came before the release that it tells of
 	earlyMost    = 500 * time.Millisecond
@@ -64,6 +65,7 @@ type View struct {
 	look            bool   // something changed: ask at once
 	keep, keepAmong moment // then a claim keeps the place, or one that keeps sharers out
 	tryAt           moment // then one tries to join whose place is not in line
+	outside         int    // pauses of one for which the line has no room
 	askAt           moment // otherwise ask then
 	least           moment // but not before this: the last claim failed
 
@@ -75,6 +77,7 @@ type View struct {
 	seenAt moment // when Seen came
 
 	index int       // of our place among those that count; -1: it is not in line
+	inAt  moment    // when we first saw our place in line; zero: never
 	stood time.Time // since when our place stands in line, or stood there before it was passed; zero: it never did
 
 	first   store.Place // comes before us, and has been offered the key since freed; empty: none does
@@ -92,8 +95,12 @@ type View struct {
 // Refused takes in the refusal of a claim that was sent at sent: the key as it was then.
 func (v *View) Refused(s *store.Status, sent, now moment) {
 	v.failing, v.least, v.Joined = false, 0, true
-	v.keep, v.keepAmong, v.tryAt = now.Add(backoff.Jitter(refresh)), now.Add(backoff.Jitter(refreshAmong)), now.Add(backoff.Jitter(outside))
+	v.keep, v.keepAmong = now.Add(backoff.Jitter(refresh)), now.Add(backoff.Jitter(refreshAmong))
 	v.see(s, now)
+	v.tryAt = now.Add(backoff.Jitter(outsideMost))
+	if v.Full {
+		v.tryAt = now.Add(v.pause(s.Now.Sub(waiter(s, s.Waiting(v.Place)[0]).Since)))
+	}
 	switch {
 	case v.told != 0 && now.Sub(v.told) < earlyMost && heldFor(s) >= sent.Sub(v.told):
 		v.askAt, v.turn = now.Add(early<<v.tries), false
@@ -147,9 +154,24 @@ func (v *View) HeardNext(now moment) {
 	}
 }
 
-// Outside says that the line was full lately, when this process had its turn: the next is for those outside.
-func (v *View) Outside(now moment) {
-	v.look, v.askAt = false, now.Add(backoff.Jitter(outside))
+// Outside says that so many others stood in line lately, when this process had its turn, for which its place stood
+// there for a round: the next turns are for those outside. Where there is room for some, few are.
+func (v *View) Outside(others int, round time.Duration, now moment) {
+	if others < store.LineMost-1 {
+		v.outside = 2
+	}
+	v.look, v.askAt = false, now.Add(v.pause(round))
+}
+
+// pause returns for how long one stays outside of a full line before it tries again, given for how long the first
+// stands in it: for four rounds, two, one, and then half a round each time. So those that came earlier ask more often.
+func (v *View) pause(round time.Duration) time.Duration {
+	if round < 0 { // unknown, or by two clocks
+		round = outsideMost
+	}
+	d := 4 * min(round, outsideMost) >> min(v.outside, 3)
+	v.outside++
+	return backoff.Jitter(min(max(outsideLeast, d), outsideMost))
 }
 
 // Away says that this process has the key itself, or may have it: to whom the key was offered before
@@ -203,6 +225,9 @@ func (v *View) see(s *store.Status, now moment) {
 	v.In = v.index >= 0 && v.Place != ""
 	v.Full = !v.In && len(line) >= store.LineMost
 	if v.In {
+		if v.inAt == 0 {
+			v.inAt = now
+		}
 		w := waiter(v.Seen, v.Place)
 		v.stood, v.Slow = w.Since, w.Slow
 	}

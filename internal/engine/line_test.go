@@ -87,7 +87,9 @@ func (s *lineScript) event(words []string) {
 	case "look":
 		s.view.look = true
 	case "outside":
-		s.view.Outside(s.now)
+		n, err := strconv.Atoi(words[1])
+		require.NoError(s.t, err)
+		s.view.Outside(n, s.span(words[2]), s.now)
 	case "away":
 		s.view.Away()
 	case "in":
@@ -124,7 +126,7 @@ func place(name string, mode store.Mode) store.Place {
 	return store.Place(m + ":" + name + ":" + name)
 }
 
-// status makes one from words: held=30s,10s mode=shared line=a,s:b.
+// status makes one from words: held=30s,10s mode=shared line=a,s:b full=2s.
 func (s *lineScript) status(words []string) *store.Status {
 	at := time.Unix(1_800_000_000, 0).Add(s.now.Sub(0))
 	st := &store.Status{Key: "k", Now: at}
@@ -154,6 +156,10 @@ func (s *lineScript) status(words []string) *store.Status {
 			st.Used = s.span(value)
 		case "freed":
 			st.Freed = at.Add(-s.span(value))
+		case "full": // of places that all stand for so long
+			for i := range store.LineMost {
+				st.Line = append(st.Line, store.Waiter{Place: place(fmt.Sprint("w", i), ""), Since: at.Add(-s.span(value)), Seen: at})
+			}
 		case "line":
 			for name := range strings.SplitSeq(value, ",") {
 				name, age, old := strings.Cut(name, "~")

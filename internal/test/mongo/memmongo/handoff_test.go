@@ -102,7 +102,7 @@ func TestALoopTakesFiveOrSixCommandsAGrant(t *testing.T) {
 					most += 1.5 // and for a look, as each waits for more than half a second
 				}
 			}
-			grants, commands, even := herdOn(t, works, 4*time.Second, n)
+			grants, commands, even, _ := herdOn(t, works, 4*time.Second, n)
 			t.Logf("%s, %d in a loop: %.0f grants, %.2f commands each, Jain's index %.4f", name, n, grants, commands, even)
 			assert.LessOrEqual(t, commands, most+0.1, "%s, of %d", name, n)
 			assert.GreaterOrEqual(t, even, 0.99, "%s, of %d", name, n)
