@@ -180,4 +180,14 @@ func TestADateBeyondTheYear9999EndsNoList(t *testing.T) {
 		assert.True(t, json.Valid([]byte(text)), text)
 		assert.Contains(t, text, `"since":"9999-12-31T23:59:59Z"`, "%v", list)
 	}
+	v := struct {
+		At    time.Time `json:"at"`
+		Since time.Time `json:"since,omitzero"`
+		Runs  []schedule.Run
+		keyView
+	}{At: far.Time(), Since: time.UnixMilli(0), Runs: []schedule.Run{{ExpireAt: far.Time()}}, keyView: keyView{Now: far.Time()}}
+	var b strings.Builder
+	require.NoError(t, encode(&b, v))
+	assert.Equal(t, 3, strings.Count(b.String(), "9999-12-31"), b.String())
+	assert.NotContains(t, b.String(), `"since"`)
 }

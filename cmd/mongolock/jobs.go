@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -122,9 +121,6 @@ func (c *jobsLsCmd) one(p *printer, s schedule.State, past []schedule.Run) error
 		for _, runs := range [][]schedule.Run{s.Runs, s.Past} {
 			for i := range runs {
 				runs[i].ID = "" // it gives the same power as the run's lease
-				if runs[i].ExpireAt.UnixMilli() == 0 {
-					runs[i].ExpireAt = time.Time{}
-				}
 			}
 		}
 		return p.row(s)

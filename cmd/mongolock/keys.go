@@ -63,7 +63,7 @@ type keyView struct {
 }
 
 func viewOf(s mongolock.Status) keyView {
-	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Now: date(s.Now), Holders: []holderView{}, Line: []waiterView{}}
+	v := keyView{Key: s.Key, Free: s.Free(), Mode: s.Mode, Now: s.Now, Holders: []holderView{}, Line: []waiterView{}}
 	if s.Mode == store.Permits {
 		v.Taken = s.Taken()
 	}
@@ -71,7 +71,7 @@ func viewOf(s mongolock.Status) keyView {
 	offered := line[:s.Offered(line)]
 	for _, w := range s.Line {
 		mode, limit := w.Place.Mode()
-		view := waiterView{Owner: w.Owner, Mode: mode, Since: date(w.Since), Seen: date(w.Seen), Stale: s.Stale(w), Polls: w.Place.Address() == ""}
+		view := waiterView{Owner: w.Owner, Mode: mode, Since: w.Since, Seen: w.Seen, Stale: s.Stale(w), Polls: w.Place.Address() == ""}
 		view.Offered = slices.Contains(offered, w.Place)
 		if mode == store.Permits {
 			view.Limit, view.Weight = limit, severalOf(w.Place.Weight())
@@ -79,9 +79,9 @@ func viewOf(s mongolock.Status) keyView {
 		v.Line = append(v.Line, view)
 	}
 	for _, h := range s.Holders {
-		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: date(h.Since), ExpireAt: date(h.ExpireAt), Live: s.Live(h), Broken: h.Broken, Released: h.Released}
+		view := holderView{Owner: h.Owner, Note: h.Note, Weight: severalOf(h.Weight), Since: h.Since, ExpireAt: h.ExpireAt, Live: s.Live(h), Broken: h.Broken, Released: h.Released}
 		if view.Confirming = s.Confirming(h); view.Confirming {
-			view.KnownBy = date(h.KnownBy)
+			view.KnownBy = h.KnownBy
 		}
 		v.Holders = append(v.Holders, view)
 	}

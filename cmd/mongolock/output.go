@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -158,21 +159,41 @@ func (p printable) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// encode writes an object as a line of JSON.
+// encode writes an object as a line of JSON, which has no dates after lastDate.
 func encode(w io.Writer, object any) error {
+	v := reflect.New(reflect.TypeOf(object)).Elem()
+	v.Set(reflect.ValueOf(object))
+	tame(v)
 	e := json.NewEncoder(printable{w})
 	e.SetEscapeHTML(false)
-	return e.Encode(object)
+	return e.Encode(v.Interface())
 }
 
 var lastDate = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// date returns a date of the database as it can be in JSON.
-func date(t time.Time) time.Time {
-	if t.After(lastDate) {
-		return lastDate
+// tame changes such dates in a value.
+func tame(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if v.Type() != reflect.TypeFor[time.Time]() {
+			for i := range v.NumField() {
+				if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
+					tame(v.Field(i))
+				}
+			}
+			return
+		}
+		switch date := v.Interface().(time.Time); {
+		case date.After(lastDate):
+			v.Set(reflect.ValueOf(lastDate))
+		case date.UnixMilli() == 0 || date.Year() < 0: // as good as none
+			v.SetZero()
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			tame(v.Index(i))
+		}
 	}
-	return t.UTC()
 }
 
 // moment formats a date for people; one that is not set is empty.
