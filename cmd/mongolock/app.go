@@ -107,13 +107,17 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(printable{a.stderr}, nil))
 }
 
-// clientOptions returns the options of the command line, and others.
-func (a *app) clientOptions(opts ...mongolock.ClientOption) []mongolock.ClientOption {
-	opts = append(opts, mongolock.WithLogger(a.logger()))
-	if a.Owner != "" {
+// client returns a client with the options of the command line, and others. What New refuses is wrong usage.
+func (a *app) client(coll *mongo.Collection, opts ...mongolock.ClientOption) (*mongolock.Client, error) {
+	if opts = append(opts, mongolock.WithLogger(a.logger())); a.Owner != "" {
 		opts = append(opts, mongolock.WithOwner(a.Owner))
 	}
-	return opts
+	client, err := mongolock.New(coll, opts...)
+	if err != nil {
+		return nil, exitf(exitUsage, "%s", reason(err))
+	}
+	a.atEnd(func() { _ = client.Close() }) // it holds nothing any more, or has said so
+	return client, nil
 }
 
 // collection reaches the deployment and returns the collection that the command line names, or else the
@@ -133,10 +137,7 @@ func (a *app) locks() (*mongo.Collection, *mongolock.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := mongolock.New(coll, a.clientOptions()...)
-	if err == nil {
-		a.atEnd(func() { _ = client.Close() }) // it holds nothing
-	}
+	client, err := a.client(coll)
 	return coll, client, err
 }
 

@@ -100,12 +100,11 @@ func (s *sight) add(span time.Duration, format string, args ...any) {
 // keys looks at all keys, but for those that the checks wrote, and names the holder that has held longest, one that
 // ran out because its process died, or lost the database, and the key for which a process waits longest.
 func (x *exam) keys(ctx context.Context) {
-	client, err := mongolock.New(x.real, x.a.clientOptions()...)
+	client, err := x.a.client(x.real)
 	if err != nil {
 		x.fail("held longest", "", "%s", reason(err))
 		return
 	}
-	defer client.Close() //nolint:errcheck // it holds nothing
 	var held, dead, lines, full sight
 	stale := 0
 	for s, err := range client.List(ctx, "") {

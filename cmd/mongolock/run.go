@@ -129,11 +129,10 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	client, err := mongolock.New(coll, a.clientOptions(mongolock.WithMargin(c.margin()), mongolock.TTL(c.TTL))...)
+	client, err := a.client(coll, mongolock.WithMargin(c.margin()), mongolock.TTL(c.TTL))
 	if err != nil {
 		return err
 	}
-	a.atEnd(func() { _ = client.Close() }) // it holds nothing any more, or has said so
 	var mine *due
 	if c.At != "" {
 		if mine, err = c.claim(a, coll); err != nil || mine == nil {
