@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // A Backlog says whether the workers keep up.
@@ -42,7 +42,7 @@ func (l *Locks[T]) Backlog(ctx context.Context, filter any, came string) (Backlo
 	if err != nil {
 		return Backlog{}, fmt.Errorf("doclock: backlog: the filter: %w", err)
 	}
-	s, ctx := l.store, command.Bare(ctx)
+	s, ctx := l.store, server.Bare(ctx)
 	if err := s.base.ReadFresh(ctx); err != nil {
 		return Backlog{}, fmt.Errorf("doclock: backlog: %w", err)
 	}
@@ -83,7 +83,7 @@ func dateIn(doc bson.Raw, field string) (time.Time, error) {
 	if id, is := v.ObjectIDOK(); is {
 		return id.Timestamp(), nil
 	}
-	at, is := command.Time(v)
+	at, is := server.Time(v)
 	if !is {
 		return time.Time{}, fmt.Errorf("%w: backlog: %s of that with _id %s is no date", ErrDecode, field, clip(doc.Lookup("_id")))
 	}

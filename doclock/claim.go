@@ -12,7 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -227,7 +227,7 @@ func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error
 			break
 		}
 	}
-	if _, err := l.store.base.W1.Indexes().CreateMany(command.Bare(ctx), models); err != nil {
+	if _, err := l.store.base.W1.Indexes().CreateMany(server.Bare(ctx), models); err != nil {
 		return fmt.Errorf("doclock: ensure index: %w", err)
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // path returns the path of a field of the lock.
@@ -52,7 +52,7 @@ var notDone = bson.A{nil, false}
 
 // past is the condition that a date is not later than now, or is not there.
 func (s *docStore) past(field string, now time.Time) bson.E {
-	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: command.Date(now)}}}}}
+	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: server.Date(now)}}}}}
 }
 
 // claimableOf returns the filter of those of a filter's documents that may be worth a claim:

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // A Dead is a document that was claimed as often as MaxAttempts allows, but was not completed.
@@ -48,7 +48,7 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 			yield(Dead[T]{}, fmt.Errorf("doclock: dead: the filter: %w", err))
 			return
 		}
-		s, ctx := l.store, command.Bare(ctx)
+		s, ctx := l.store, server.Bare(ctx)
 		cursor, err := s.base.W1.Find(ctx, s.deadOf(f))
 		if err != nil {
 			yield(Dead[T]{}, fmt.Errorf("doclock: dead: %w", err))
@@ -82,7 +82,7 @@ func (l *Locks[T]) Reopen(ctx context.Context, filter any) (int, error) {
 		return 0, fmt.Errorf("doclock: reopen: the filter: %w", err)
 	}
 	s := l.store
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	result, err := s.base.Majority.UpdateMany(ctx, both(f, bson.D{
 		{Key: s.path(fieldDone), Value: bson.D{{Key: "$nin", Value: notDone}}},
 		{Key: "$and", Value: bson.A{append(s.ours(), lease.Lacks(s.path(fieldID)))}},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // Locks locks documents of one collection, whose values are of type T. Make one per process and
@@ -187,7 +187,7 @@ func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bo
 	if isID(key) || ctx.Err() != nil { // for the latter the engine's error says more
 		return key, fields, nil
 	}
-	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(server.Bare(ctx), 10*time.Second)
 	defer cancel()
 	proved, err := l.unique.proves(ctx, l.store.base, fields)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // Inspect shows who holds the document that filter names. A free document has no live holders
@@ -48,7 +48,7 @@ func (l *Locks[T]) find(ctx context.Context, filter any) (string, error) {
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("doclock: %w", contextError(ctx))
 	}
-	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(server.Bare(ctx), 10*time.Second)
 	defer cancel()
 	key, _, err := only(ctx, l.store.base, fields)
 	return key, err

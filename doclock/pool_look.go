@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
@@ -57,7 +56,7 @@ func (p *pool) usable(ids []bson.RawValue) (some []bson.RawValue) {
 // find returns the _ids of documents to claim, and which of them have a holder that is
 // over. full says that there may be more.
 func (p *pool) find(ctx context.Context, size int) (ids []bson.RawValue, over holders, full bool, err error) {
-	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(server.Bare(ctx), 10*time.Second)
 	defer cancel()
 	if err = p.store.base.ReadFresh(ctx); err != nil {
 		return nil, nil, false, err
@@ -195,7 +194,7 @@ func (p *pool) lookForForeign(ctx context.Context) (news bool, foreign error) {
 	}
 	p.lookedAt = time.Now()
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(command.Bare(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(server.Bare(ctx), 10*time.Second)
 	defer cancel()
 	image, err := p.store.steps.Find(ctx, p.store.foreignOf(p.filter, p.store.base.Present()))
 	p.mu.Lock()

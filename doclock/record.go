@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // The fields of the lock's sub-document that not every holder has; see docs/internals/doclock.md.
@@ -69,21 +69,21 @@ func readMarks(doc bson.Raw, field string) (m marks) {
 				m.attempts = int(n)
 			}
 		case fieldReadyAt:
-			m.readyAt, _ = command.Time(v)
+			m.readyAt, _ = server.Time(v)
 		case fieldDone:
 			is, isBool := v.BooleanOK()
 			m.done = v.Type != bson.TypeNull && (is || !isBool)
 		case fieldDead:
-			m.dead, _ = command.Time(v)
+			m.dead, _ = server.Time(v)
 		}
 	}
 	return m
 }
 
 // date returns a time in BSON.
-func date(t time.Time) bson.DateTime { return command.Date(t) }
+func date(t time.Time) bson.DateTime { return server.Date(t) }
 
-func clip(v bson.RawValue) string { return command.Clip(v, 60) }
+func clip(v bson.RawValue) string { return server.Clip(v, 60) }
 
 // residue reports whether the lock has marks that outlast its holder.
 func (m marks) residue() bool { return m.attempts > 0 || m.done || !m.readyAt.IsZero() }

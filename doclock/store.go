@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/feed"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
@@ -30,7 +29,7 @@ import (
 //	conditions.go     the conditions in filters
 //	store_update.go   the updates
 type docStore struct {
-	base *command.Collection
+	base *server.Collection
 	lock lease.Fields // the field of the lock
 	store.Feed
 	steps  lease.Steps
@@ -89,7 +88,7 @@ func (r *request) document(id string) bson.Raw {
 }
 
 func newDocStore(coll *mongo.Collection, field string) *docStore {
-	s := &docStore{base: command.New(coll, nil), lock: lease.Fields(field)}
+	s := &docStore{base: server.New(coll, nil), lock: lease.Fields(field)}
 	s.Feed = feed.Beside(s.base)
 	s.steps.Coll, s.steps.Layout, s.steps.Only = s.base, layoutOf(field), bson.D{{Key: field, Value: 1}}
 	return s

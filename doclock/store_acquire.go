@@ -8,7 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -167,11 +166,11 @@ func (k *claim) first(ctx context.Context) (lease.Image, lease.Validity, error) 
 	case k.over != nil:
 		return k.takeOver(ctx, lease.Document{Holders: []lease.Holder{*k.over}}, nil, nil)
 	case k.one:
-		return k.take(ctx, lease.Acquire, command.After, nil, k.unheld())
+		return k.take(ctx, lease.Acquire, server.After, nil, k.unheld())
 	case k.create:
-		return k.take(ctx, lease.Acquire, command.Upsert, nil, k.free())
+		return k.take(ctx, lease.Acquire, server.Upsert, nil, k.free())
 	}
-	return k.take(ctx, lease.Acquire, command.After, nil, k.free())
+	return k.take(ctx, lease.Acquire, server.After, nil, k.free())
 }
 
 func (k *claim) take(ctx context.Context, what lease.Step, opts *options.FindOneAndUpdateOptionsBuilder, out update, who ...bson.E) (lease.Image, lease.Validity, error) {
@@ -201,7 +200,7 @@ func (k *claim) refused(image lease.Image, err error) bool {
 // first in line nobody else is granted the document.
 func (k *claim) takeOffer(ctx context.Context) (lease.Image, lease.Validity, error) {
 	who := append(k.ours(), lease.Lacks(k.path(fieldID)), k.lock.At(0, k.lease.Place))
-	return k.take(ctx, lease.Offer, command.After, k.lock.Without(k.lease.Place), who...)
+	return k.take(ctx, lease.Offer, server.After, k.lock.Without(k.lease.Place), who...)
 }
 
 // takeOver puts the claim in the place of a holder that is over, or takes a document that has
@@ -216,9 +215,9 @@ func (k *claim) takeOver(ctx context.Context, seen lease.Document, still []bson.
 	case len(seen.Line) > 0:
 		who = append(k.ours(), lease.Lacks(k.path(fieldID)))
 	default:
-		return k.take(ctx, lease.TakeOver, command.After, nil, k.free())
+		return k.take(ctx, lease.TakeOver, server.After, nil, k.free())
 	}
-	return k.take(ctx, lease.TakeOver, command.After, out, append(who, still...)...)
+	return k.take(ctx, lease.TakeOver, server.After, out, append(who, still...)...)
 }
 
 // locked is the filter of the document if it has a lock of this package, with a holder or without.

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -22,7 +21,7 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	if err := s.base.ReadFresh(ctx); err != nil {
 		return nil, server.NotApplied(err)
 	}
@@ -103,7 +102,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 				continue
 			}
 			for _, i := range which[text] {
-				images[i] = lease.Image{Reply: command.Reply{Image: document}, Document: s.steps.Read(document)}
+				images[i] = lease.Image{Reply: server.Reply{Image: document}, Document: s.steps.Read(document)}
 			}
 		}
 	}, options.Find().SetProjection(read))

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -114,7 +113,7 @@ func (s *docStore) Release(ctx context.Context, of store.ReleaseRequest) (answer
 	if _, err := s.base.Read(ctx); err != nil {
 		return store.ReleaseResult{}, server.NotApplied(err)
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	within := ctx
 	if e != nil { // a later attempt may run when the caller's session has ended
 		within = mongo.NewSessionContext(ctx, e.session.Swap(nil))
@@ -195,7 +194,7 @@ func (s *docStore) tidy(ctx context.Context, r store.Ref, left lease.Image) {
 // Leave takes a place out of the line of a document, and the lock if nothing is left in it. It
 // answers with the lock as it is then.
 func (s *docStore) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
-	ctx, r, none := command.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
+	ctx, r, none := server.Bare(ctx), store.Ref{Key: key}, store.Status{Key: key}
 	name, err := s.name(r)
 	if err == nil {
 		_, err = s.base.Read(ctx)
@@ -246,7 +245,7 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	} else {
 		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
 		image, err = s.steps.Send(ctx, lease.Command{
-			Step: lease.Release, To: s.base.MajorityJournaled, Filter: append(slices.Concat(name, s.alive(r.ID)), s.newer(c.number)), Update: bson.D(u), As: command.Before,
+			Step: lease.Release, To: s.base.MajorityJournaled, Filter: append(slices.Concat(name, s.alive(r.ID)), s.newer(c.number)), Update: bson.D(u), As: server.Before,
 		})
 	}
 	switch {
@@ -264,7 +263,7 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 	if err := modeIs(r.Mode); err != nil {
 		return err
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	u := s.leaving(true)
 	if !now {
 		u = s.timed().Set(s.path(fieldBroken), reason)

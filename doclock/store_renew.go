@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -48,7 +47,7 @@ func (s *docStore) renew(ctx context.Context, batch []store.Renewal) []store.Ren
 		for _, i := range r.Which {
 			which = append(which, names[i])
 		}
-		r.Read(s.findMany(command.Bare(ctx), r.From, which))
+		r.Read(s.findMany(server.Bare(ctx), r.From, which))
 	}
 	for i, a := range r.Answers {
 		s.renewed(batch[i].ID, sent, a.Err)

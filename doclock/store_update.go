@@ -5,11 +5,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
-type update = command.Change
+type update = server.Change
 
 // timed returns an update that writes the server's time.
 func (s *docStore) timed() update { return update{s.lock.Timed()} }

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -34,7 +33,7 @@ func names(fields bson.D) string {
 
 // proves reports whether some unique index has only fields among these. Without the right to
 // list indexes it is false.
-func (u *unique) proves(ctx context.Context, base *command.Collection, fields bson.D) (bool, error) {
+func (u *unique) proves(ctx context.Context, base *server.Collection, fields bson.D) (bool, error) {
 	key := names(fields)
 	u.mu.Lock()
 	until, seen := u.proved[key]
@@ -85,7 +84,7 @@ func covers(index bson.Raw, fields bson.D) bool {
 
 // only returns the key of the one document that has these values now, and the fields with its
 // _id: so another document that gets the values later is not locked instead.
-func only(ctx context.Context, base *command.Collection, fields bson.D) (string, bson.D, error) {
+func only(ctx context.Context, base *server.Collection, fields bson.D) (string, bson.D, error) {
 	cursor, err := base.W1.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)

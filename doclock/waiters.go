@@ -14,8 +14,8 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/follow"
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/feed"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -35,7 +35,7 @@ func Announce(ctx context.Context, coll *mongo.Collection) error {
 	if coll == nil {
 		return errors.New("doclock: Announce: the collection is nil")
 	}
-	return announce(ctx, feed.Beside(command.New(coll, nil)), coll.Name())
+	return announce(ctx, feed.Beside(server.New(coll, nil)), coll.Name())
 }
 
 // Announce does what the function of that name does, with one command instead of two.

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/doclock"
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // Look returns the record of a name. A name that was never run has an empty one, without an
@@ -69,7 +69,7 @@ func List(ctx context.Context, coll *mongo.Collection) iter.Seq2[Record, error] 
 			return
 		}
 		defer l.locks.Close() //nolint:errcheck // it holds nothing
-		cursor, err := l.base.Committed.Find(command.Bare(ctx), bson.D{{Key: mark, Value: shape}}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+		cursor, err := l.base.Committed.Find(server.Bare(ctx), bson.D{{Key: mark, Value: shape}}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
 		if err != nil {
 			yield(Record{}, fmt.Errorf("once: list: %w", err))
 			return
@@ -123,5 +123,5 @@ func Reset(ctx context.Context, coll *mongo.Collection, name, reason string, opt
 	at := holder.Since.UTC()
 	doc.Value.add(Entry{Number: doc.Value.Runs, Owner: holder.Owner, Token: doc.Lease().Token(), Began: at})
 	doc.Value.end(Undone, at, errors.New(reason))
-	return doc.SaveAndRelease(command.Bare(ctx))
+	return doc.SaveAndRelease(server.Bare(ctx))
 }

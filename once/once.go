@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/inside/above"
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -156,7 +156,7 @@ type ledger struct {
 	config
 	name     string
 	coll     collection
-	base     *command.Collection
+	base     *server.Collection
 	locks    *doclock.Locks[document]
 	observer mongolock.Observer
 }
@@ -171,7 +171,7 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 		return nil, err
 	}
 	observer, _ := inside.Observer(above.Engine(locks)).(mongolock.Observer)
-	return &ledger{config: conf, name: name, coll: of(coll), base: command.New(coll, nil), locks: locks, observer: observer}, nil
+	return &ledger{config: conf, name: name, coll: of(coll), base: server.New(coll, nil), locks: locks, observer: observer}, nil
 }
 
 // look reads the document as a majority has it. It returns nil if there is no document.
@@ -179,7 +179,7 @@ func (l *ledger) look(ctx context.Context) (*document, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("once: %q: %w", l.name, context.Cause(ctx))
 	}
-	bounded, cancel := context.WithTimeout(command.Bare(ctx), callBound)
+	bounded, cancel := context.WithTimeout(server.Bare(ctx), callBound)
 	defer cancel()
 	raw, err := l.base.Committed.FindOne(bounded, doclock.ID(l.name)).Raw()
 	switch {
@@ -307,7 +307,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) error {
 	unknown := false // an attempt may have been applied
 	for pauses, first := backoff.New(pauseLeast, pauseMost), true; ; first = false {
-		err := doc.Save(command.Bare(ctx))
+		err := doc.Save(server.Bare(ctx))
 		if err == nil {
 			return nil
 		}

@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -83,11 +83,11 @@ func read(raw bson.Raw) (*document, error) {
 	foreign := func(field string) error {
 		what := "it has no field " + field
 		if v := raw.Lookup(field); v.Type != 0 {
-			what = fmt.Sprintf("its field %s is %s", field, command.Clip(v, 60))
+			what = fmt.Sprintf("its field %s is %s", field, server.Clip(v, 60))
 		}
-		return fmt.Errorf("once: %s: %w: %s", command.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
+		return fmt.Errorf("once: %s: %w: %s", server.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
 	}
-	if !command.Is(raw.Lookup(mark), int64(shape)) {
+	if !server.Is(raw.Lookup(mark), int64(shape)) {
 		return nil, foreign(mark)
 	}
 	for _, field := range []string{"done", "runs", "past"} {
@@ -97,7 +97,7 @@ func read(raw bson.Raw) (*document, error) {
 	}
 	d := new(document)
 	if err := bson.Unmarshal(raw, d); err != nil {
-		return nil, fmt.Errorf("once: %s: %w: %w", command.Clip(raw.Lookup("_id"), 100), store.ErrForeign, err)
+		return nil, fmt.Errorf("once: %s: %w: %w", server.Clip(raw.Lookup("_id"), 100), store.ErrForeign, err)
 	}
 	return d, nil
 }

@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/feed"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -30,7 +29,7 @@ import (
 //	mongo_end.go       Release, and the removal of locks that will not be used
 //	mongo_word.go      the word of waiters
 type Mongo struct {
-	base  *command.Collection
+	base  *server.Collection
 	wakes store.Feed // beside the collection
 
 	noIndex bool
@@ -66,7 +65,7 @@ func onMongo(coll *mongo.Collection, now func() server.Moment, opts ...MongoOpti
 	if err != nil {
 		return nil, err
 	}
-	m.base = command.New(coll, now)
+	m.base = server.New(coll, now)
 	m.wakes = feed.Beside(m.base)
 	m.base.Unsharded = true // the look between insert and grant must be of one primary
 	return m, nil
@@ -90,7 +89,7 @@ const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make
 // EnsureIndex makes the indexes, unless they exist. The first Lock does so too, unless
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	_, err := m.base.W1.Indexes().CreateMany(ctx, mongoIndexes())
 	if err == nil {
 		return nil

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -74,7 +73,7 @@ type record struct {
 // must not be overlooked.
 func readRecord(raw bson.Raw) (r record, err error) {
 	r.Token, _ = raw.Lookup("_id").StringValueOK()
-	if mark := raw.Lookup(fieldVersion); !command.Is(mark, mongoVersion) {
+	if mark := raw.Lookup(fieldVersion); !server.Is(mark, mongoVersion) {
 		return r, fmt.Errorf("%w: in a document of the tree %q is %v, not %d", ErrForeign, fieldVersion, mark, mongoVersion)
 	}
 	text := func(field string) string {
@@ -82,7 +81,7 @@ func readRecord(raw bson.Raw) (r record, err error) {
 		return s
 	}
 	date := func(field string) time.Time {
-		t, _ := command.Time(raw.Lookup(field))
+		t, _ := server.Time(raw.Lookup(field))
 		return t
 	}
 	r.Path, r.Mode, r.Depth = text(fieldPath), Mode(text(fieldMode)), Depth(text(fieldDepth))
@@ -114,7 +113,7 @@ func (r *record) encoded(tree string) bson.D {
 		{Key: fieldPath, Value: l.Path}, {Key: fieldMode, Value: string(l.Mode)}, {Key: fieldDepth, Value: string(l.Depth)},
 		{Key: fieldTimeout, Value: int64(l.Timeout)},
 		{Key: fieldSince, Value: l.Since}, {Key: fieldUntil, Value: r.until},
-		{Key: fieldTTL, Value: command.Millis(l.Timeout)}, {Key: fieldEpoch, Value: r.epoch},
+		{Key: fieldTTL, Value: server.Millis(l.Timeout)}, {Key: fieldEpoch, Value: r.epoch},
 		{Key: fieldRev, Value: r.rev},
 	}
 	if len(l.Owner) > 0 {

@@ -5,13 +5,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // release removes a lock with one command.
 func (m *mongoTree) release(ctx context.Context, token string) outcome {
-	for ctx = command.Bare(ctx); ; {
+	for ctx = server.Bare(ctx); ; {
 		if err := notStarted(ctx); err != nil {
 			return outcome{fault: err}
 		}
@@ -35,7 +34,7 @@ func (m *mongoTree) release(ctx context.Context, token string) outcome {
 // end removes a record, if it has not changed since it was seen. It is durable: a lock that came back
 // after a failover would be in the way until it runs out.
 func (m *mongoTree) end(ctx context.Context, r *record) (gone bool, err error) {
-	reply, err := m.base.Remove(command.Bare(ctx), m.base.MajorityJournaled, bson.D{{Key: "_id", Value: r.Token}, {Key: fieldRev, Value: r.rev}})
+	reply, err := m.base.Remove(server.Bare(ctx), m.base.MajorityJournaled, bson.D{{Key: "_id", Value: r.Token}, {Key: fieldRev, Value: r.rev}})
 	return reply.Found(), err
 }
 

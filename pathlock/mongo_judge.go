@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -28,7 +27,7 @@ func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
 
 // judge sorts the records that were seen. mine is the lock of the request, if it was added.
 func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight, d *doubts) (v verdict, err error) {
-	if v.now, err = m.clock(command.Bare(ctx), s.records); err != nil {
+	if v.now, err = m.clock(server.Bare(ctx), s.records); err != nil {
 		return v, err
 	}
 	var others []*record

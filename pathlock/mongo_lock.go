@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -81,7 +80,7 @@ func (m *mongoTree) crowded() bool {
 // is answered at once.
 func (m *mongoTree) peek(ctx context.Context, r Request, w *waiter, d *doubts) (o outcome, free bool) {
 	for {
-		s, err := m.find(command.Bare(ctx), m.base.W1, m.inTheWay(r), maxListed+2)
+		s, err := m.find(server.Bare(ctx), m.base.W1, m.inTheWay(r), maxListed+2)
 		d.last = m.base.Clock.Now()
 		if err != nil {
 			return outcome{fault: err}, false
@@ -121,7 +120,7 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w *wa
 	unsaid := !known.waited.After(now.Latest.Add(wordFor / 2))
 	if unsaid || mine != nil {
 		var err error
-		if known, err = m.leaveWord(command.Bare(ctx), mine, useless...); err != nil {
+		if known, err = m.leaveWord(server.Bare(ctx), mine, useless...); err != nil {
 			return o // the caller polls
 		}
 	}
@@ -184,7 +183,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	d.answered(r.Sent, r.Seen())
 	mine.sent, mine.got = r.Sent, r.Seen()
 	if err != nil {
-		err = command.RefusedOrUnknown(r, err)
+		err = server.RefusedOrUnknown(r, err)
 	}
 	m.base.Over(a, err == nil || sure(err))
 	if err != nil {
@@ -195,7 +194,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 
 // insert inserts a document unless there is one with its ID, with the server's time. It reads no
 // image: a command that returns one is more work for a server.
-func (m *mongoTree) insert(ctx context.Context, id string, document bson.D) (command.Reply, error) {
+func (m *mongoTree) insert(ctx context.Context, id string, document bson.D) (server.Reply, error) {
 	update := bson.D{
 		{Key: "$setOnInsert", Value: document},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
@@ -262,7 +261,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record) (o outcome, again 
 	if !mine.again {
 		return o, false
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	_ = m.base.Sure(ctx) // get the clock, which may be another one now
 	by := m.base.ClockBasis()
 	o.lock.ExpireAt = clockOf(by).end(mine.Timeout)
@@ -293,7 +292,7 @@ func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool
 	more := d.undecided
 	if full { // there were too many to read them all
 		d.undecided = 0
-		n, err := m.base.W1.CountDocuments(command.Bare(ctx), m.inTheWay(r))
+		n, err := m.base.W1.CountDocuments(server.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {
 			more = 1

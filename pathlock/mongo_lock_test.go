@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
@@ -34,7 +34,7 @@ func (f *mongoFixture) put(l Lock, at, until time.Time) (token string) {
 // serverTime is the server's time, good to a few milliseconds.
 func (f *mongoFixture) serverTime() time.Time {
 	f.t.Helper()
-	server, _, err := command.New(f.coll, nil).Hello(f.ctx())
+	server, _, err := server.New(f.coll, nil).Hello(f.ctx())
 	require.NoError(f.t, err)
 	return server
 }

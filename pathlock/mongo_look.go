@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -141,7 +140,7 @@ func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts
 	if m.base.Kind().Set {
 		coll = m.base.Committed
 	}
-	s, err := m.find(command.Bare(ctx), coll, m.inTheWay(r, token), maxListed+3) // 3 more, for the word and the lock itself
+	s, err := m.find(server.Bare(ctx), coll, m.inTheWay(r, token), maxListed+3) // 3 more, for the word and the lock itself
 	d.answered(s.sent, m.base.Clock.Now())
 	return s, err
 }
@@ -188,8 +187,8 @@ func (m *mongoTree) sample(ctx context.Context, records []record) error {
 }
 
 // drawn takes the time in an answer as a sample, and returns it.
-func (m *mongoTree) drawn(r command.Reply) (at time.Time, ok bool) {
-	at, ok = command.Time(r.Image.Lookup(fieldAt))
+func (m *mongoTree) drawn(r server.Reply) (at time.Time, ok bool) {
+	at, ok = server.Time(r.Image.Lookup(fieldAt))
 	if ok {
 		m.base.Timed(at, r.Sent)
 	}
@@ -206,7 +205,7 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*document, inter
 	if err := notStarted(ctx); err != nil {
 		return err
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	s, err := m.find(ctx, m.base.W1, m.partFilter(p), 0)
 	if err != nil {
 		return err

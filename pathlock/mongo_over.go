@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -62,7 +61,7 @@ func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *s
 		return j, nil
 	}
 	var err error
-	j.over, err = m.base.Judge(command.Bare(ctx), j.about, marks, s.sent, s.seen)
+	j.over, err = m.base.Judge(server.Bare(ctx), j.about, marks, s.sent, s.seen)
 	return j, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -26,7 +25,7 @@ const quickly = callBound + time.Second
 // refresh restarts a lock's time: by one command if its timeout is given and it has some
 // time left, and otherwise by a find and a compare-and-swap.
 func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration, least bool, left func() bool) outcome {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	for quick := timeout == Infinite || timeout > quickly; ; quick = false {
 		if err := notStarted(ctx); err != nil {
 			return outcome{fault: err}
@@ -70,7 +69,7 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		filter = append(filter, bson.E{Key: fieldTimeout, Value: int64(timeout)})
 	}
 	reply, err := m.base.Modify(ctx, m.base.MajorityJournaled, filter, bson.D{
-		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: command.Millis(timeout)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: server.Millis(timeout)}}},
 		{Key: "$set", Value: bson.D{{Key: fieldTimeout, Value: int64(timeout)}, {Key: fieldRev, Value: bson.NewObjectID()}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}, options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(withoutKeys))
@@ -107,7 +106,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 		bson.D{
 			{Key: "$set", Value: bson.D{
 				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: rev},
-				{Key: fieldTTL, Value: command.Millis(l.Timeout)}, {Key: fieldEpoch, Value: by.Epoch},
+				{Key: fieldTTL, Value: server.Millis(l.Timeout)}, {Key: fieldEpoch, Value: by.Epoch},
 			}},
 			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 		}, onlyAt())

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -68,7 +67,7 @@ func (m *mongoTree) standing(ctx context.Context) (word, error) {
 // awaited is called after a write. A waiter whose word it does not find looks after that, and sees the
 // write, unless the word was read before the write: a waiter allows for that until wordSettled.
 func (m *mongoTree) awaited(ctx context.Context) bool {
-	w, err := m.standing(command.Bare(ctx))
+	w, err := m.standing(server.Bare(ctx))
 	return err != nil || w.waited.After(m.lately().Earliest)
 }
 
@@ -82,12 +81,12 @@ func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	switch {
 	case mark.IsZero():
 		return w, fmt.Errorf("%w: the document %q has no %q", ErrForeign, m.name, fieldVersion)
-	case !command.Is(mark, mongoVersion):
+	case !server.Is(mark, mongoVersion):
 		return w, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, m.name, fieldVersion, mark, mongoVersion)
 	case tree != m.name:
 		return w, fmt.Errorf("%w: the document %q is marked as ours, and is not", ErrForeign, m.name)
 	}
-	w.waited, _ = command.Time(raw.Lookup(fieldWaited))
+	w.waited, _ = server.Time(raw.Lookup(fieldWaited))
 	w.reserved = readReserved(raw.Lookup(fieldReserved))
 	return w, nil
 }
@@ -100,7 +99,7 @@ func readReserved(v bson.RawValue) (all []reservation) {
 		entry, _ := e.Value().DocumentOK()
 		path, _ := entry.Lookup(fieldPath).StringValueOK()
 		depth, _ := entry.Lookup(fieldDepth).StringValueOK()
-		until, ok := command.Time(entry.Lookup(fieldUntil))
+		until, ok := server.Time(entry.Lookup(fieldUntil))
 		if clean, err := Clean(path); ok && err == nil && clean == path {
 			all = append(all, reservation{ID: e.Key(), Path: path, Depth: Depth(depth), Until: until})
 		}
@@ -132,8 +131,8 @@ func (m *mongoTree) leaveWord(ctx context.Context, mine *reservation, useless ..
 	if len(unset) > 0 {
 		update = append(update, bson.E{Key: "$unset", Value: unset})
 	}
-	write := func() (command.Reply, error) {
-		return m.base.Modify(ctx, m.base.W1, m.ownWord(), update, command.Upsert)
+	write := func() (server.Reply, error) {
+		return m.base.Modify(ctx, m.base.W1, m.ownWord(), update, server.Upsert)
 	}
 	r, err := write()
 	if server.ClassOf(err) == server.DuplicateID { // the document is a stranger's, or another process was quicker
@@ -150,7 +149,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, mine *reservation, useless ..
 	} else if err != nil {
 		return w, err
 	}
-	at, _ := command.Time(r.Image.Lookup(fieldAt))
+	at, _ := server.Time(r.Image.Lookup(fieldAt))
 	m.base.Timed(at, r.Sent)
 	w, err = m.readWord(r.Image)
 	if err == nil {
@@ -168,7 +167,7 @@ func reservedBy(id string) string { return fieldReserved + "." + id }
 
 // unreserve removes a waiter's reservation.
 func (m *mongoTree) unreserve(ctx context.Context, id string) outcome {
-	_, err := m.base.Modify(command.Bare(ctx), m.base.W1, m.ownWord(), bson.D{
+	_, err := m.base.Modify(server.Bare(ctx), m.base.W1, m.ownWord(), bson.D{
 		{Key: "$unset", Value: bson.D{{Key: reservedBy(id), Value: ""}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}, onlyAt())

@@ -6,7 +6,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -14,7 +13,7 @@ import (
 // because a right is missing, stays unknown: the storage engine, the configuration of the set and the
 // journal take the role clusterMonitor. Check fails only if the server does not answer hello.
 func Check(ctx context.Context, client *mongo.Client) (Deployment, error) {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	hello, old, err := server.SayHello(ctx, client.Database("admin"))
 	if err != nil {
 		return Deployment{}, err

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -45,7 +45,7 @@ func (s *Store) insert(c *lease.Claim) (lease.Command, lease.Validity) {
 		To:     s.base.MajorityJournaled,
 		Filter: ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}),
 		Update: bson.D(grant(c, t)),
-		As:     command.Upsert,
+		As:     server.Upsert,
 		Grants: c.ID,
 	}, t
 }
@@ -105,9 +105,9 @@ func (s *Store) swap(c *lease.Claim, seen lease.Document, left store.Status, ove
 	if offered { // the mode may have been another since it was seen
 		set = append(set, inMode(c.Mode))
 	}
-	u := command.Change{
+	u := server.Change{
 		{Key: "$set", Value: set},
-		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: command.Date(t.Until)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: server.Date(t.Until)}}},
 	}
 	if len(dropped) > 0 {
 		u = u.Join(lock.Freed(0))
@@ -120,12 +120,12 @@ func (s *Store) swap(c *lease.Claim, seen lease.Document, left store.Status, ove
 
 // grant is the update that makes a claim the key's only holder. It writes the whole map of holders.
 // Where the filter does not name the revision it is added.
-func grant(c *lease.Claim, t lease.Validity) command.Change {
-	return command.Change{
+func grant(c *lease.Claim, t lease.Validity) server.Change {
+	return server.Change{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.Holder(t)}}},
-			{Key: fieldExpireAt, Value: command.Date(t.Until)},
+			{Key: fieldExpireAt, Value: server.Date(t.Until)},
 		}},
 		timed,
 	}
@@ -163,7 +163,7 @@ func (s *Store) drop(what lease.Step, to *mongo.Collection, r store.Ref, filter 
 		u = append(u, moveRev)
 		if _, known := s.base.Known(); known { // otherwise the end stays as it is
 			_, until := s.base.Now().Expiry(store.PlaceFor) // by which the TTL index goes, for the sake of the line
-			u = u.Set(fieldExpireAt, command.Date(until))
+			u = u.Set(fieldExpireAt, server.Date(until))
 		}
 	}
 	return lease.Command{Step: what, To: to, Filter: filter, Update: bson.D(u)}
@@ -179,7 +179,7 @@ func last(to *mongo.Collection, key string) lease.Command {
 // stay is **release under MinHold**: the holder stays with a mark, so that it can no longer be
 // renewed or handed over.
 func stay(to *mongo.Collection, r store.Ref, t lease.Validity) lease.Command {
-	end := bson.E{Key: fieldExpireAt, Value: command.Date(t.Until)}
+	end := bson.E{Key: fieldExpireAt, Value: server.Date(t.Until)}
 	set := bson.D(path(r.ID).Staying(t))
 	u := bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, timed} // others may hold the key too, and for longer
 	if r.Mode == store.Exclusive {
@@ -209,7 +209,7 @@ func (s *Store) undo(claim store.Ref, from *store.Ref, joined int64) lease.Comma
 	switch {
 	case from != nil:
 		or(holds(from.ID))
-		undo.Update = bson.D(command.Change(undo.Update).Unset(fieldHolders + "." + from.ID))
+		undo.Update = bson.D(server.Change(undo.Update).Unset(fieldHolders + "." + from.ID))
 	case claim.Mode != store.Exclusive:
 		undo.Update = append(undo.Update, moveRev)
 		if joined != 0 {

@@ -16,8 +16,8 @@
 // the commands, in the order of the table there, and store.go the loop in which claims use them.
 //
 // The steps that doclock shares (renewals, grants, the line, what a refusal means) belong to
-// internal/mongo/lease. The collection under the library's own concerns and the session of a claim
-// belong to internal/mongo/command, and what is known of the server to internal/mongo/server.
+// internal/mongo/lease. The collection under the library's own concerns, the session of a claim, and
+// what is known of the server belong to internal/mongo/server.
 //
 // [mongolock.New]: https://pkg.go.dev/github.com/mongolock/mongolock#New
 package mongostore

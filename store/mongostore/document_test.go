@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 	"github.com/mongolock/mongolock/store"
 )
@@ -47,12 +47,12 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 		r := layout.Read(raw)
 		_ = r.Status("k", now)
 		_, _ = r.Has("ID")
-		end, _ := command.Time(bson.Raw(raw).Lookup(fieldExpireAt))
+		end, _ := server.Time(bson.Raw(raw).Lookup(fieldExpireAt))
 		if r.Foreign == nil && end.IsZero() {
 			t.Errorf("taken for ours: %+v", r)
 		}
 		for _, h := range r.Holders {
-			at, ok := command.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
+			at, ok := server.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
 			assert.True(t, ok, "a holder without an end of its own: %+v", h)
 			assert.True(t, h.ExpireAt.Equal(at), "a holder without an end of its own: %+v", h)
 		}
@@ -126,7 +126,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 		if record.Foreign == nil && len(record.Mode) == 0 && record.Rev == 0 {
 			t.Fatal("taken for ours with nothing in it")
 		}
-		if !command.Is(bson.Raw(raw).Lookup(fieldVersion), shape) && bson.Raw(raw).Validate() == nil {
+		if !server.Is(bson.Raw(raw).Lookup(fieldVersion), shape) && bson.Raw(raw).Validate() == nil {
 			leftAlone(t, raw)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -28,7 +27,7 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	if err := s.refuseUnfit(ctx); err != nil {
 		return err
 	}
-	_, err := s.base.W1.Indexes().CreateOne(command.Bare(ctx), mongo.IndexModel{
+	_, err := s.base.W1.Indexes().CreateOne(server.Bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
 			SetName(indexName).
@@ -48,7 +47,7 @@ func (s *Store) refuseUnfit(ctx context.Context) error {
 			return nil
 		}
 		db, name, why := s.base.W1.Database(), s.base.W1.Name(), ""
-		specs, err := db.ListCollectionSpecifications(command.Bare(ctx), bson.D{{Key: "name", Value: name}})
+		specs, err := db.ListCollectionSpecifications(server.Bare(ctx), bson.D{{Key: "name", Value: name}})
 		if class := server.ClassOf(err); err != nil && class != server.Refused && class != server.NoCommand {
 			return err
 		}

@@ -17,7 +17,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/feed"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
@@ -26,7 +25,7 @@ import (
 
 // A Store keeps the holders of each key in one document of a collection. New makes one.
 type Store struct {
-	base *command.Collection
+	base *server.Collection
 	feed store.Feed
 
 	fit        atomic.Bool   // nothing was found against the collection
@@ -97,7 +96,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 	if conf.logger == nil {
 		conf.logger = slog.Default()
 	}
-	s := &Store{base: command.New(coll, conf.now), logger: conf.logger}
+	s := &Store{base: server.New(coll, conf.now), logger: conf.logger}
 	s.indexed.Store(conf.noIndex)
 	s.feed = feed.Beside(s.base)
 	s.steps.Coll, s.steps.Layout = s.base, layout
@@ -110,7 +109,7 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	err := s.base.ReadFresh(ctx)
 	var images []lease.Image
 	if err == nil {
@@ -132,7 +131,7 @@ func (s *Store) read(ctx context.Context, from *mongo.Collection, keys []string)
 	found := make(map[string]lease.Image, len(distinct))
 	err := s.base.FindAll(ctx, from, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}}, len(distinct), func(document bson.Raw) {
 		d := s.steps.Read(document)
-		found[d.Key] = lease.Image{Reply: command.Reply{Image: document}, Document: d}
+		found[d.Key] = lease.Image{Reply: server.Reply{Image: document}, Document: d}
 	})
 	images := make([]lease.Image, len(keys))
 	for i, key := range keys {
@@ -199,7 +198,7 @@ func FeedOn(coll *mongo.Collection) (store.Feed, error) {
 	if coll == nil {
 		return nil, errors.New("mongostore: FeedOn: the collection is nil")
 	}
-	return feed.Beside(command.New(coll, nil)), nil
+	return feed.Beside(server.New(coll, nil)), nil
 }
 
 func init() {

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
@@ -91,7 +90,7 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			assert.Equal(t, "findAndModify new: true query: {_id: k, mongolock: 1, holders."+c.ID+": {$exists: true}} "+
 				"update: {$currentDate: {at: true, stamp: {$type: timestamp}}} writeConcern: {w: majority, j: true}", sent[len(sent)-1])
 			r := f.document("k")
-			assert.Equal(t, command.Token(r.Stamp), g.Token, "token %d, stamp %v", g.Token, r.Stamp)
+			assert.Equal(t, server.Token(r.Stamp), g.Token, "token %d, stamp %v", g.Token, r.Stamp)
 			assert.Positive(t, g.Token, "token %d, stamp %v", g.Token, r.Stamp)
 		})
 	}
@@ -274,11 +273,11 @@ func (f *fixture) shifted(by time.Duration) *Store {
 	line := &testserver.Line{}
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
-			if at, ok := command.Time(r.Lookup("localTime")); ok && ourHello(name, c) {
+			if at, ok := server.Time(r.Lookup("localTime")); ok && ourHello(name, c) {
 				return testserver.Edit(r, []string{"localTime"}, bson.E{Key: "localTime", Value: at.Add(by)})
 			}
 			value, ok := r.Lookup("value").DocumentOK()
-			if at, timed := command.Time(value.Lookup("at")); ok && timed {
+			if at, timed := server.Time(value.Lookup("at")); ok && timed {
 				return testserver.Edit(r, []string{"value"}, bson.E{Key: "value", Value: testserver.Edit(value, []string{"at"}, bson.E{Key: "at", Value: at.Add(by)})})
 			}
 			return testserver.Edit(r, nil)

@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/lease"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
@@ -308,7 +307,7 @@ func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, j
 
 // Renew gives holders a new end.
 func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	names := make([]bson.D, len(batch))
 	for i, r := range batch {
 		names[i] = named(r.Key)
@@ -334,7 +333,7 @@ func (s *Store) Release(ctx context.Context, r store.ReleaseRequest) (store.Rele
 	if err := knownMode(r.Mode); err != nil {
 		return store.ReleaseResult{}, err
 	}
-	ctx, to := command.Bare(ctx), s.steps.ReleaseConcern(r.ID, r.Keep)
+	ctx, to := server.Bare(ctx), s.steps.ReleaseConcern(r.ID, r.Keep)
 	image, err := s.release(ctx, r, to)
 	switch {
 	case err != nil:
@@ -386,7 +385,7 @@ func (s *Store) tidy(ctx context.Context, to *mongo.Collection, key string, left
 // Leave takes a place out of the line, and removes a document that has nothing else. It answers
 // with the key as it is then.
 func (s *Store) Leave(ctx context.Context, key string, p store.Place) (store.Status, error) {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	if _, err := s.base.Read(ctx); err != nil {
 		return store.Status{Key: key}, server.NotApplied(err)
 	}
@@ -412,7 +411,7 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	if err := knownMode(r.Mode); err != nil {
 		return err
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	var image lease.Image
 	var err error
 	if now {

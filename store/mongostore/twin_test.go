@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
@@ -154,7 +154,7 @@ func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
 func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
-	f, err := heldThenLate(t, exclusiveClaim("k", 30*time.Second), command.Slow+100*time.Millisecond)
+	f, err := heldThenLate(t, exclusiveClaim("k", 30*time.Second), server.Slow+100*time.Millisecond)
 	assert.ErrorIs(t, err, store.ErrHeld, "refused, and its twin holds the key")
 	assert.True(t, f.absent("k"), "refused with %v, and its twin holds the key", err)
 }

@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/follow"
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/feed"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/store"
@@ -41,7 +41,7 @@ func listens(t *testing.T, server *memmongo.Server, opts ...func(*options.Client
 
 func follows(t *testing.T, client *mongo.Client, link *memmongo.Link) listener {
 	coll := client.Database("d").Collection("locks")
-	l := listener{feed: feed.Beside(command.New(coll, nil)), coll: coll, heard: make(chan string, 100)}
+	l := listener{feed: feed.Beside(server.New(coll, nil)), coll: coll, heard: make(chan string, 100)}
 	l.Follower = follow.New(context.Background(), l.feed, store.Audience{Address: "me"}, func(n store.Notice) { l.heard <- n.Key }, nil)
 	l.Join()
 	t.Cleanup(func() {

@@ -22,7 +22,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -50,7 +49,7 @@ const (
 type Feed struct {
 	Await time.Duration // how long the server keeps a read that finds nothing
 
-	base *command.Collection
+	base *server.Collection
 	coll *mongo.Collection // w: 1
 
 	// The time until which the collection is assumed to be there and capped, as a
@@ -62,10 +61,10 @@ type Feed struct {
 }
 
 // Beside returns the feed of the locks of that base.
-func Beside(base *command.Collection) *Feed {
+func Beside(base *server.Collection) *Feed {
 	locks := base.W1
 	wakes := locks.Database().Collection(locks.Name() + suffix)
-	return &Feed{Await: await, base: base, coll: command.Under(wakes, writeconcern.W1())}
+	return &Feed{Await: await, base: base, coll: server.Under(wakes, writeconcern.W1())}
 }
 
 // Notify inserts notices with one command, if there is a collection that others may be reading. If it was capped a while
@@ -74,7 +73,7 @@ func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
 	if len(all) == 0 {
 		return nil
 	}
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	until := f.trusted.Load()
 	if until == 0 {
 		if is, err := f.look(ctx); err != nil || is != capped {
@@ -130,7 +129,7 @@ func forAudience(of store.Audience) bson.D {
 // before.
 func (f *Feed) Watch(ctx context.Context, of store.Audience) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
-		ctx := command.Bare(ctx)
+		ctx := server.Bare(ctx)
 		cursor, err := f.open(ctx, forAudience(of))
 		if err != nil {
 			yield(store.Notice{}, err)
@@ -188,7 +187,7 @@ func (f *Feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Durati
 }
 
 func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
-	if !command.Is(raw.Lookup(fieldVersion), shape) {
+	if !server.Is(raw.Lookup(fieldVersion), shape) {
 		return n, false
 	}
 	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -32,7 +32,7 @@ func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 		if ok && (n.Topic == "" || n.Kind == kindSeed) {
 			t.Errorf("%q is taken for %+v", raw, n)
 		}
-		if ok && !command.Is(bson.Raw(raw).Lookup(fieldVersion), shape) {
+		if ok && !server.Is(bson.Raw(raw).Lookup(fieldVersion), shape) {
 			t.Errorf("a foreign document is taken for %+v", n)
 		}
 		if !ok || bson.Raw(raw).Validate() != nil {

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -17,7 +16,7 @@ import (
 type Claim struct {
 	store.Claim
 	Steps   *Steps
-	Attempt *command.Attempt
+	Attempt *server.Attempt
 	Names   bson.D // the filter of the document, whoever made it
 	Asks    bson.D // that, and what else the claim asks of the document
 	Ours    bson.D // that, if it is a lock of this library
@@ -44,9 +43,9 @@ func (c *Claim) Holder(t Validity) bson.D {
 	holder := bson.D{
 		{Key: FieldOwner, Value: c.Owner},
 		{Key: FieldNote, Value: c.Note},
-		{Key: FieldSince, Value: command.Date(t.Since)},
-		{Key: FieldExpireAt, Value: command.Date(t.Until)},
-		{Key: FieldTTL, Value: command.Millis(t.TTL)},
+		{Key: FieldSince, Value: server.Date(t.Since)},
+		{Key: FieldExpireAt, Value: server.Date(t.Until)},
+		{Key: FieldTTL, Value: server.Millis(t.TTL)},
 		{Key: FieldBeat, Value: t.Beat},
 		{Key: FieldEpoch, Value: t.By.Epoch},
 	}
@@ -63,7 +62,7 @@ func (c *Claim) Holder(t Validity) bson.D {
 // an error then the outcome is unknown: the claim is there and must be undone.
 func (c *Claim) Answer(ctx context.Context, image Image, t Validity, err error) (store.Grant, error) {
 	if err != nil {
-		return store.Grant{}, command.RefusedOrUnknown(image.Reply, err)
+		return store.Grant{}, server.RefusedOrUnknown(image.Reply, err)
 	}
 	stamp, told := c.Attempt.OperationTime()
 	if !told || !image.Found() {
@@ -82,7 +81,7 @@ func (c *Claim) Answer(ctx context.Context, image Image, t Validity, err error) 
 		return store.Grant{}, server.ErrNoTrace
 	}
 	g := store.Grant{
-		Token: command.Token(stamp),
+		Token: server.Token(stamp),
 		Left:  c.Steps.left(t, c.Attempt.Sent, image.Sent, image.At),
 		Since: t.Since,
 		Line:  Places(image.Line),
@@ -128,7 +127,7 @@ func (c *Claim) correct(ctx context.Context, g *store.Grant) {
 	_ = s.Coll.Sure(ctx)
 	t := s.Coll.Validity(c.TTL)
 	holder := s.Holder(c.ID)
-	image, err := s.Send(command.Bare(ctx), Command{
+	image, err := s.Send(server.Bare(ctx), Command{
 		Step:   Correct,
 		To:     s.Coll.MajorityJournaled,
 		Filter: slices.Concat(c.Names, s.Holds(c.ID), holder.Unbroken(), []bson.E{holder.Before(t.Beat)}),

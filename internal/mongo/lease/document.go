@@ -10,7 +10,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -170,11 +169,11 @@ func (l Layout) Read(document bson.Raw) Document {
 			holders = v
 		case FieldRev:
 			d.Rev, hasRev = v.AsInt64OK()
-			hasRev = hasRev && command.Is(v, d.Rev) // 1.5 and 1e300 are no numbers that a swap finds again
+			hasRev = hasRev && server.Is(v, d.Rev) // 1.5 and 1e300 are no numbers that a swap finds again
 		case FieldAt:
-			d.At, _ = command.Time(v)
+			d.At, _ = server.Time(v)
 		case FieldFreed:
-			d.Freed, _ = command.Time(v)
+			d.Freed, _ = server.Time(v)
 		case FieldUsed:
 			ms, _ := v.AsInt64OK()
 			d.Used = time.Duration(ms) * time.Millisecond
@@ -186,7 +185,7 @@ func (l Layout) Read(document bson.Raw) Document {
 			d.Stamp.T, d.Stamp.I, _ = v.TimestampOK()
 		case FieldExpireAt:
 			var end time.Time
-			end, hasEnd = command.Time(v)
+			end, hasEnd = server.Time(v)
 			hasEnd = hasEnd && (end.UnixMilli() >= 0 || l.Path != "") // as a place in line asks: otherwise its waiter would not learn why it is refused
 			fallthrough
 		default:
@@ -200,7 +199,7 @@ func (l Layout) Read(document bson.Raw) Document {
 		d.Holders = []Holder{only}
 	}
 	switch {
-	case !command.Is(mark, Shape):
+	case !server.Is(mark, Shape):
 		return l.foreign(document, d.Key, l.Mark)
 	case !hasMode:
 		return l.foreign(document, d.Key, FieldMode)
@@ -222,13 +221,13 @@ func (l Layout) foreign(document bson.Raw, key, field string) Document {
 	var why string
 	switch {
 	case l.Path != "":
-		why = fmt.Sprintf("its field %s is %s, %s", l.Path, command.Clip(document.Lookup(string(l.Path)), 60), l.Advice)
+		why = fmt.Sprintf("its field %s is %s, %s", l.Path, server.Clip(document.Lookup(string(l.Path)), 60), l.Advice)
 	case field != l.Mark:
-		why = fmt.Sprintf("the document has %s: %d, but %s is %s", l.Mark, Shape, field, command.Clip(value, 40))
+		why = fmt.Sprintf("the document has %s: %d, but %s is %s", l.Mark, Shape, field, server.Clip(value, 40))
 	case value.IsZero():
 		why = "the document has no field " + field
 	default:
-		why = fmt.Sprintf("the document has %s: %s", field, command.Clip(value, 40))
+		why = fmt.Sprintf("the document has %s: %s", field, server.Clip(value, 40))
 	}
 	return Document{Key: key, Foreign: fmt.Errorf("%w: %s", store.ErrForeign, why)}
 }
@@ -240,9 +239,9 @@ func (l Layout) readGrant(document bson.Raw, id string) (d Document) {
 		return l.Read(document)
 	}
 	d.Line, _ = readLine(document.Lookup(FieldLine), bson.RawValue{})
-	d.At, _ = command.Time(document.Lookup(FieldAt))
+	d.At, _ = server.Time(document.Lookup(FieldAt))
 	d.Stamp.T, d.Stamp.I, _ = document.Lookup(FieldStamp).TimestampOK()
-	if _, err := document.LookupErr(FieldHolders, id); err == nil && command.Is(document.Lookup(l.Mark), Shape) {
+	if _, err := document.LookupErr(FieldHolders, id); err == nil && server.Is(document.Lookup(l.Mark), Shape) {
 		d.Holders = []Holder{{Holder: store.Holder{ID: id}}}
 	}
 	return d

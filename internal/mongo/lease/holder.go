@@ -6,7 +6,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -66,7 +65,7 @@ func (f Fields) Alive(by server.ClockBasis) []bson.E {
 		return f.Unbroken()
 	}
 	return append(f.Unbroken(), bson.E{Key: "$or", Value: bson.A{
-		bson.D{{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$gt", Value: command.Date(by.Recent)}}}},
+		bson.D{{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$gt", Value: server.Date(by.Recent)}}}},
 		bson.D{{Key: f.Path(FieldEpoch), Value: bson.D{{Key: "$ne", Value: by.Epoch}}}},
 	}})
 }
@@ -90,17 +89,17 @@ func (f Fields) Stamp(t Validity) []bson.E {
 // Lasting returns how long the holder is meant to last from a write on. A renewal writes it
 // with $max: a renewal that asks for less does not shorten what was granted.
 func (f Fields) Lasting(t Validity) bson.E {
-	return bson.E{Key: f.Path(FieldTTL), Value: command.Millis(t.TTL)}
+	return bson.E{Key: f.Path(FieldTTL), Value: server.Millis(t.TTL)}
 }
 
 // Extend returns the update that moves a holder's end, and its beginning unless that is zero,
 // and sets the stamp of the validity. It never moves them back, so that a late copy does no harm.
 // If the lock has an end besides its holder's, that moves as well.
 func Extend(lock, holder Fields, t Validity) bson.D {
-	until := command.Date(t.Until)
+	until := server.Date(t.Until)
 	ends := make(bson.D, 0, 4)
 	if !t.Since.IsZero() {
-		ends = append(ends, bson.E{Key: holder.Path(FieldSince), Value: command.Date(t.Since)})
+		ends = append(ends, bson.E{Key: holder.Path(FieldSince), Value: server.Date(t.Since)})
 	}
 	ends = append(ends, bson.E{Key: holder.Path(FieldExpireAt), Value: until})
 	if lock != holder {
@@ -114,7 +113,7 @@ func Extend(lock, holder Fields, t Validity) bson.D {
 func (f Fields) Staying(t Validity) []bson.E {
 	return append([]bson.E{
 		{Key: f.Path(FieldReleased), Value: true},
-		{Key: f.Path(FieldExpireAt), Value: command.Date(t.Until)},
+		{Key: f.Path(FieldExpireAt), Value: server.Date(t.Until)},
 		f.Lasting(t),
 	}, f.Stamp(t)...)
 }
@@ -125,8 +124,8 @@ func (f Fields) Timed() bson.E {
 }
 
 // Freed is Timed, and writes that a holder left, which had the lock for so long; 0: not known.
-func (f Fields) Freed(used time.Duration) command.Change {
-	u := command.Change{}.Add("$currentDate", bson.E{Key: f.Path(FieldAt), Value: true}, bson.E{Key: f.Path(FieldFreed), Value: true})
+func (f Fields) Freed(used time.Duration) server.Change {
+	u := server.Change{}.Add("$currentDate", bson.E{Key: f.Path(FieldAt), Value: true}, bson.E{Key: f.Path(FieldFreed), Value: true})
 	if used > 0 {
 		u = u.Set(f.Path(FieldUsed), used.Milliseconds()+1)
 	}
@@ -149,14 +148,14 @@ func (h *Holder) read(field string, v bson.RawValue) {
 	case FieldNote:
 		h.Note, _ = v.StringValueOK()
 	case FieldSince:
-		h.Since, _ = command.Time(v)
+		h.Since, _ = server.Time(v)
 	case FieldExpireAt:
-		h.ExpireAt, _ = command.Time(v)
+		h.ExpireAt, _ = server.Time(v)
 	case FieldTTL:
 		ms, _ := v.AsInt64OK()
 		h.TTL = time.Duration(max(0, min(ms, math.MaxInt32*1000))) * time.Millisecond // so that sums of any cannot overflow
 	case FieldBeat:
-		if h.Beat, _ = v.AsInt64OK(); !command.Is(v, h.Beat) { // no filter finds it again
+		if h.Beat, _ = v.AsInt64OK(); !server.Is(v, h.Beat) { // no filter finds it again
 			h.Beat = 0
 		}
 	case FieldEpoch:

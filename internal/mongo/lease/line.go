@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -32,14 +31,14 @@ func (f Fields) Among(p store.Place) bson.E { return bson.E{Key: f.places(), Val
 func (f Fields) unseen(w store.Waiter) bson.E {
 	e := bson.E{Key: f.of(w.Place, FieldSeen)}
 	if !w.Seen.IsZero() {
-		e.Value = command.Date(w.Seen)
+		e.Value = server.Date(w.Seen)
 	}
 	return e
 }
 
 func (f Fields) Unawaited() bson.E { return Lacks(f.places() + ".0") }
 
-func (f Fields) Without(gone ...store.Place) (u command.Change) {
+func (f Fields) Without(gone ...store.Place) (u server.Change) {
 	if len(gone) == 0 {
 		return nil
 	}
@@ -88,10 +87,10 @@ func readLine(line, waits bson.RawValue) (all []store.Waiter, ok bool) {
 		switch {
 		case is:
 			w.Owner, _ = of.Lookup(FieldOwner).StringValueOK()
-			w.Since, _ = command.Time(of.Lookup(FieldSince))
+			w.Since, _ = server.Time(of.Lookup(FieldSince))
 			w.Slow, _ = of.Lookup(FieldSlow).BooleanOK()
 			seen := of.Lookup(FieldSeen)
-			if w.Seen, is = command.Time(seen); !seen.IsZero() && (!is || w.Seen.UnixMilli() < 0) {
+			if w.Seen, is = server.Time(seen); !seen.IsZero() && (!is || w.Seen.UnixMilli() < 0) {
 				return nil, false
 			}
 		case missing == nil:
@@ -135,7 +134,7 @@ func (c *Claim) Stand(ctx context.Context) (image Image, err error) {
 	}
 	lock := c.Steps.Path
 	where := bson.E{Key: lock.places(), Value: bson.D{{Key: "$ne", Value: string(c.Place)}}}
-	u, dates := command.Change{}.Add("$push", lock.Among(c.Place)), []string{lock.of(c.Place, FieldSince), lock.of(c.Place, FieldSeen)}
+	u, dates := server.Change{}.Add("$push", lock.Among(c.Place)), []string{lock.of(c.Place, FieldSince), lock.of(c.Place, FieldSeen)}
 	if since := c.Claim.Since; !since.IsZero() { // it stands before those who came later
 		if image, err = c.Steps.Find(ctx, c.Asks); err != nil || !image.Found() {
 			return image, err
@@ -143,9 +142,9 @@ func (c *Claim) Stand(ctx context.Context) (image Image, err error) {
 		line := Places(image.Line)
 		if n := c.Joins(image.Line); n < len(line) && !slices.Contains(line, c.Place) {
 			where.Value = listed(line)
-			u = command.Change{}.Set(lock.places(), listed(slices.Insert(line, n, c.Place)))
+			u = server.Change{}.Set(lock.places(), listed(slices.Insert(line, n, c.Place)))
 		}
-		u, dates = u.Set(lock.of(c.Place, FieldSince), command.Date(since)), dates[1:]
+		u, dates = u.Set(lock.of(c.Place, FieldSince), server.Date(since)), dates[1:]
 	}
 	if c.Slow || !c.Claim.Since.IsZero() {
 		u = u.Set(lock.of(c.Place, FieldSlow), true)
@@ -176,7 +175,7 @@ func (f Fields) Lined() bson.E {
 // shows the line.
 func (c *Claim) StillWaits(ctx context.Context) (Image, error) {
 	lock := c.Steps.Path
-	image, err := c.step(ctx, Refresh, []bson.E{Exists(lock.place(c.Place))}, command.Change{}, lock.of(c.Place, FieldSeen))
+	image, err := c.step(ctx, Refresh, []bson.E{Exists(lock.place(c.Place))}, server.Change{}, lock.of(c.Place, FieldSeen))
 	c.InLine = err == nil && image.Found()
 	return image, err
 }
@@ -185,7 +184,7 @@ func (c *Claim) StillWaits(ctx context.Context) (Image, error) {
 //
 // A document that is a lock has an end besides its holders', which the TTL index heeds: for the sake
 // of its line it has to stay for some time. In the place of a stranger's value that end would hide it.
-func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u command.Change, dates ...string) (Image, error) {
+func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u server.Change, dates ...string) (Image, error) {
 	s := c.Steps
 	for _, d := range append(dates, s.Path.Path(FieldAt)) {
 		u = u.Add("$currentDate", bson.E{Key: d, Value: true})
@@ -193,7 +192,7 @@ func (c *Claim) step(ctx context.Context, what Step, conditions []bson.E, u comm
 	filter := append(slices.Clip(c.Ours), conditions...)
 	if s.Path == "" {
 		_, until := s.Coll.Now().Expiry(store.PlaceFor)
-		u = u.Add("$max", bson.E{Key: FieldExpireAt, Value: command.Date(until)})
+		u = u.Add("$max", bson.E{Key: FieldExpireAt, Value: server.Date(until)})
 		filter = append(filter, bson.E{Key: FieldExpireAt, Value: bson.D{{Key: "$gte", Value: bson.DateTime(0)}}})
 	}
 	image, err := s.Send(ctx, Command{Step: what, To: s.Coll.W1, Filter: filter, Update: bson.D(u)})
@@ -250,7 +249,7 @@ func (c *Claim) makeRoom(ctx context.Context, seen store.Status) (bool, error) {
 //
 // Behind other sharers a sharer may have the key too. What comes before it only vanishes, so nothing but its
 // own place is compared.
-func (c *Claim) Pass(seen store.Status) (still []bson.E, out command.Change) {
+func (c *Claim) Pass(seen store.Status) (still []bson.E, out server.Change) {
 	lock, line, at := c.Steps.Path, seen.Line, indexOf(seen.Line, c.Place)
 	switch {
 	case len(line) == 0:

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -53,7 +52,7 @@ func (s *Steps) Renewing(batch []store.Renewal, names []bson.D) *Renewing {
 // Next sends the rounds that are left. It returns true if the documents have to be read first, and
 // false at the end.
 func (r *Renewing) Next(ctx context.Context) bool {
-	for ctx = command.Bare(ctx); r.begin(ctx); {
+	for ctx = server.Bare(ctx); r.begin(ctx); {
 		if len(r.Which) > 1 && r.sendMany(ctx) || len(r.Which) == 1 && r.sendOne(ctx) {
 			return true
 		}
@@ -118,7 +117,7 @@ func (r *Renewing) command(n int) Command {
 		To:     s.Coll.MajorityJournaled,
 		Filter: slices.Concat(r.names[r.Which[n]], s.Alive(of.ID, by), []bson.E{holder.Before(t.Beat)}),
 		Update: Extend(s.Path, holder, t),
-		As:     command.After,
+		As:     server.After,
 	}
 }
 
@@ -151,7 +150,7 @@ func (r *Renewing) sendMany(ctx context.Context) bool {
 	coll, models := r.steps.Coll, make([]mongo.WriteModel, len(r.Which))
 	for n := range models {
 		c := r.command(n)
-		models[n] = &mongo.UpdateOneModel{Filter: command.ByID(c.Filter), Update: c.Update}
+		models[n] = &mongo.UpdateOneModel{Filter: server.ByID(c.Filter), Update: c.Update}
 	}
 	within, cancel := partOf(ctx)
 	r.drawn = coll.Clock.Now()

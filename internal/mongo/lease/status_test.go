@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
+	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/test/kit/cputime"
 	"github.com/mongolock/mongolock/internal/test/kit/fewer"
 	"github.com/mongolock/mongolock/store"
@@ -34,7 +34,7 @@ func stepsOffline(t *testing.T) *Steps {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return &Steps{Coll: command.New(client.Database("d").Collection("c"), nil)}
+	return &Steps{Coll: server.New(client.Database("d").Collection("c"), nil)}
 }
 
 func TestAHolderOfWhoseElectionNothingIsKnownIsKnownToBeOverLater(t *testing.T) {
@@ -81,7 +81,7 @@ func FuzzTheReplyToAClaimOfAnyShapeIsRead(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if d := layout.readGrant(raw, "ID"); len(d.Holders) > 0 && !command.Is(bson.Raw(raw).Lookup("mongolock"), Shape) {
+		if d := layout.readGrant(raw, "ID"); len(d.Holders) > 0 && !server.Is(bson.Raw(raw).Lookup("mongolock"), Shape) {
 			t.Errorf("a foreign document is taken for a grant: %+v", d)
 		}
 	})

@@ -21,7 +21,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/internal/swept"
 	"github.com/mongolock/mongolock/store"
@@ -53,17 +52,17 @@ const (
 // A Command is one command about one document, as a value.
 type Command struct {
 	Step   Step
-	To     *mongo.Collection // one of those of the store's command.Collection, with its write concern
+	To     *mongo.Collection // one of those of the store's server.Collection, with its write concern
 	Filter bson.D
 	Update bson.D                                  // nil: the document is deleted
-	As     *options.FindOneAndUpdateOptionsBuilder // nil: command.After
+	As     *options.FindOneAndUpdateOptionsBuilder // nil: server.After
 	Grants string                                  // the ID of the claim that it may make the holder: of the image no more is read than a grant needs
 }
 
 // Steps are the steps of the leases in one collection.
 type Steps struct {
 	Layout
-	Coll   *command.Collection
+	Coll   *server.Collection
 	Only   any // the projection of each reply but that to a claim; nil: all of the document
 	Memory Memory
 }
@@ -114,7 +113,7 @@ func (m *Memory) Forget(id string) {
 
 // An Image is what one command answered about one document.
 type Image struct {
-	command.Reply
+	server.Reply
 	Document // the zero value if nothing was found
 }
 
@@ -130,7 +129,7 @@ func (s *Steps) Send(ctx context.Context, c Command) (Image, error) {
 		}
 		return image, err
 	}
-	as := []options.Lister[options.FindOneAndUpdateOptions]{cmp.Or(c.As, command.After)}
+	as := []options.Lister[options.FindOneAndUpdateOptions]{cmp.Or(c.As, server.After)}
 	if s.Only != nil && c.Grants == "" {
 		as = append(as, options.FindOneAndUpdate().SetProjection(s.Only))
 	}
@@ -143,7 +142,7 @@ func (s *Steps) Send(ctx context.Context, c Command) (Image, error) {
 	default:
 		image.Document = s.Read(r.Image)
 	}
-	if c.As != command.Before {
+	if c.As != server.Before {
 		s.Coll.Timed(image.At, r.Sent)
 	}
 	return image, err
@@ -211,7 +210,7 @@ func (s *Steps) Looked(keys []string, images []Image) ([]store.Status, error) {
 // strangers.
 func (s *Steps) List(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOptions]) iter.Seq2[Image, error] {
 	return func(yield func(Image, error) bool) {
-		ctx := command.Bare(ctx)
+		ctx := server.Bare(ctx)
 		err := s.Coll.ReadFresh(ctx)
 		s.Coll.Refresh(ctx) // a list is for people: it should be sure which holders have run out
 		if err == nil {
@@ -219,7 +218,7 @@ func (s *Steps) List(ctx context.Context, filter bson.D, opts ...options.Lister[
 			if err = failed; err == nil {
 				defer cursor.Close(ctx)
 				for cursor.Next(ctx) {
-					image := Image{command.Reply{Image: cursor.Current}, s.Read(cursor.Current)}
+					image := Image{server.Reply{Image: cursor.Current}, s.Read(cursor.Current)}
 					if image.Foreign == nil && !yield(image, nil) {
 						return
 					}
@@ -245,7 +244,7 @@ func (s *Steps) Listed(key string, d Document) store.Status {
 
 // StepOut takes a place out of the line of the document that ours finds.
 func (s *Steps) StepOut(ctx context.Context, ours bson.D, p store.Place) (Image, error) {
-	u := command.Change{}.Add("$pull", s.Path.Among(p)).Unset(s.Path.place(p))
+	u := server.Change{}.Add("$pull", s.Path.Among(p)).Unset(s.Path.place(p))
 	return s.Send(ctx, Command{Step: StepOut, To: s.Coll.W1, Filter: append(slices.Clip(ours), s.Path.Among(p)), Update: append(bson.D(u), s.Path.Timed())})
 }
 

@@ -1,6 +1,8 @@
-// Package server has what is known of the MongoDB server that keeps a collection: its kind (hello),
-// its clock, its elections, whether the collection is sharded, which holders of locks are over, and
-// what its errors say about a write. It writes nothing.
+// Package server sends commands to a collection of MongoDB: under the library's own concerns, whatever
+// the collection has, and in the session of an attempt. It has what is known of the server that keeps
+// the collection: its kind (hello), its clock, its elections, whether the collection is sharded, which
+// holders of locks are over, and what its errors say about a write. It serves every store on MongoDB,
+// and knows nothing of the fields in which a store keeps its holders.
 package server
 
 import (
@@ -18,7 +20,7 @@ import (
 )
 
 // A Server is the server that keeps a collection: its kind, its clock, its elections, and since when
-// the holders of its locks have been silent. New makes one.
+// the holders of its locks have been silent.
 type Server struct {
 	// Unsharded makes Sure refuse a collection that is sharded by any key.
 	Unsharded bool
@@ -36,9 +38,9 @@ type Server struct {
 	shardingSeen atomic.Int64 // the moment of the last answer
 }
 
-// New makes the Server of a collection, which is under the library's concerns. It sends nothing. now
+// newServer makes the Server of a collection, which is under the library's concerns. It sends nothing. now
 // is the local clock; nil is the monotonic clock.
-func New(coll *mongo.Collection, now func() Moment) *Server {
+func newServer(coll *mongo.Collection, now func() Moment) *Server {
 	if now == nil {
 		now = Monotonic()
 	}

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
@@ -22,11 +21,11 @@ const stale = 10 * time.Minute
 // Mongo keeps each job in one document; see document. The commands use only classic operators, and no
 // expressions. docs/internals/design.md §4 says why expiry, sessions and deadlines are as they are; the
 // same rules hold here.
-type Mongo struct{ base *command.Collection }
+type Mongo struct{ base *server.Collection }
 
 // NewMongo makes a Store of a collection, on a local clock.
 func NewMongo(coll *mongo.Collection, now func() server.Moment) *Mongo {
-	return &Mongo{command.New(coll, now)}
+	return &Mongo{server.New(coll, now)}
 }
 
 // LogTo sets where it logs.
@@ -50,13 +49,13 @@ func (m *Mongo) sample(ctx context.Context, job string) error {
 	if !m.base.Kind().Router {
 		return nil
 	}
-	_, err := m.modify(command.Bare(ctx), named(job), bson.D{stamp}, after)
+	_, err := m.modify(server.Bare(ctx), named(job), bson.D{stamp}, after)
 	return err
 }
 
 // A reply holds the after-image of a findOneAndUpdate.
 type reply struct {
-	command.Reply
+	server.Reply
 	doc document
 }
 
@@ -82,7 +81,7 @@ func (m *Mongo) modify(ctx context.Context, filter, update bson.D, opts *options
 
 // change sends an update that means nothing if its filter matches nothing.
 func (m *Mongo) change(ctx context.Context, filter, update bson.D, otherwise error) error {
-	r, err := m.modify(command.Bare(ctx), filter, append(update, stamp), after)
+	r, err := m.modify(server.Bare(ctx), filter, append(update, stamp), after)
 	if err == nil && !r.Found() {
 		return otherwise
 	}
@@ -94,7 +93,7 @@ func (m *Mongo) change(ctx context.Context, filter, update bson.D, otherwise err
 // not read if no run is under way and the past is not asked for: then a sample of some minutes
 // ago is good enough.
 func (m *Mongo) Read(ctx context.Context, names []string, detail Detail) ([]State, error) {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	all := make([]State, len(names))
 	at := make(map[string]int, len(names))
 	for i, name := range names {
@@ -158,7 +157,7 @@ func (m *Mongo) Register(ctx context.Context, name, plan string, now time.Time) 
 	var r reply
 	var err error
 	for range 2 { // of two that insert it at once one is told of a duplicate, or by SecantusDB of nothing
-		r, err = m.modify(command.Bare(ctx), named(name), bson.D{{Key: "$setOnInsert", Value: first}, stamp}, upsert)
+		r, err = m.modify(server.Bare(ctx), named(name), bson.D{{Key: "$setOnInsert", Value: first}, stamp}, upsert)
 		if err == nil && r.Found() || err != nil && server.ClassOf(err) != server.DuplicateID {
 			break
 		}
@@ -198,7 +197,7 @@ func (m *Mongo) next(changed time.Time) bson.DateTime { return max(date(m.Now())
 // they are late or early by some milliseconds does not matter. It needs no bound but ctx: each turn that finds the job changed is
 // one in which another call has succeeded, and those are a person's, or once of each new plan.
 func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed bool, err error) {
-	ctx = command.Bare(ctx)
+	ctx = server.Bare(ctx)
 	if _, _, err := m.base.Hello(ctx); err != nil {
 		return false, server.NotApplied(err)
 	}
@@ -214,7 +213,7 @@ func (m *Mongo) Change(ctx context.Context, name string, change Change) (changed
 }
 
 func (m *Mongo) changeSeen(ctx context.Context, name string, raw bson.Raw, change Change) (changed bool, err error) {
-	seen, _ := command.Time(raw.Lookup("changed"))
+	seen, _ := server.Time(raw.Lookup("changed"))
 	filter := append(named(name), unchanged(seen))
 	if change == Forget { // also what is not a job any more
 		r, err := m.base.Remove(ctx, m.base.MajorityJournaled, filter)
@@ -246,9 +245,9 @@ func (m *Mongo) changeSeen(ctx context.Context, name string, raw bson.Raw, chang
 func (m *Mongo) Changed(ctx context.Context, names []string, since time.Time) (map[string]time.Time, error) {
 	changed := make(map[string]time.Time)
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}, {Key: "changed", Value: bson.D{{Key: "$gt", Value: date(since)}}}, ours}
-	err := m.base.FindAll(command.Bare(ctx), m.base.W1, filter, len(names), func(raw bson.Raw) {
+	err := m.base.FindAll(server.Bare(ctx), m.base.W1, filter, len(names), func(raw bson.Raw) {
 		name, isName := raw.Lookup("_id").StringValueOK()
-		at, isTime := command.Time(raw.Lookup("changed"))
+		at, isTime := server.Time(raw.Lookup("changed"))
 		if isName && isTime {
 			changed[name] = at
 		}
@@ -259,7 +258,7 @@ func (m *Mongo) Changed(ctx context.Context, names []string, since time.Time) (m
 // Names lists the jobs.
 func (m *Mongo) Names(ctx context.Context) (names []string, err error) {
 	const most = 9999 // in one batch
-	err = m.base.FindAll(command.Bare(ctx), m.base.W1, bson.D{ours}, most, func(raw bson.Raw) {
+	err = m.base.FindAll(server.Bare(ctx), m.base.W1, bson.D{ours}, most, func(raw bson.Raw) {
 		if name, ok := raw.Lookup("_id").StringValueOK(); ok {
 			names = append(names, name)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -68,7 +67,7 @@ func errNoJob(id any) error {
 // readDocument reads a job's document. It returns ErrForeign for a document of another origin.
 func readDocument(raw bson.Raw) (document, error) {
 	var d document
-	if !command.Is(raw.Lookup("schedule"), shape) {
+	if !server.Is(raw.Lookup("schedule"), shape) {
 		return d, errNoJob(raw.Lookup("_id"))
 	}
 	if err := bson.Unmarshal(raw, &d); err != nil {
@@ -85,10 +84,10 @@ func (d document) check(raw bson.Raw) error {
 	if decided := raw.Lookup("decided"); decided.Type != bson.TypeDateTime || decided.DateTime() < 0 {
 		return fmt.Errorf("decided is %v: must be a date since 1970", decided)
 	}
-	if open := raw.Lookup("open"); !command.Is(open, int64(len(d.Runs))) {
+	if open := raw.Lookup("open"); !server.Is(open, int64(len(d.Runs))) {
 		return fmt.Errorf("open is %v: there are %d runs", open, len(d.Runs))
 	}
-	if edition := raw.Lookup("edition"); len(d.Plans) == 0 || d.Edition < 1 || !command.Is(edition, d.Edition) {
+	if edition := raw.Lookup("edition"); len(d.Plans) == 0 || d.Edition < 1 || !server.Is(edition, d.Edition) {
 		return fmt.Errorf("plans is %v, and edition %v", raw.Lookup("plans"), edition)
 	}
 	for id, r := range d.Runs {
@@ -97,7 +96,7 @@ func (d document) check(raw bson.Raw) error {
 			return fmt.Errorf("runs.%s.expireAt is not a date", id)
 		case r.Due.IsZero():
 			return fmt.Errorf("runs.%s.due is no date", id)
-		case !command.Is(beat, r.Beat):
+		case !server.Is(beat, r.Beat):
 			return fmt.Errorf("runs.%s.beat is %v: must be an integer", id, beat)
 		}
 	}
@@ -130,4 +129,4 @@ func enter(r Run, number int64, keep int) bson.E {
 	return bson.E{Key: fmt.Sprintf("past.%d", number%int64(max(1, keep))), Value: r}
 }
 
-func date(t time.Time) bson.DateTime { return command.Date(t) }
+func date(t time.Time) bson.DateTime { return server.Date(t) }

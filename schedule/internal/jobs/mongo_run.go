@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongo/command"
 	"github.com/mongolock/mongolock/internal/mongo/server"
 	"github.com/mongolock/mongolock/store"
 )
@@ -41,7 +40,7 @@ func (m *Mongo) Claim(ctx context.Context, c Claim) (Claimed, error) {
 }
 
 // claim sends the claim in its attempt. A claim of which it says ErrNotDue was certainly not applied.
-func (m *Mongo) claim(ctx context.Context, attempt *command.Attempt, c Claim, t server.Validity) (r reply, err error) {
+func (m *Mongo) claim(ctx context.Context, attempt *server.Attempt, c Claim, t server.Validity) (r reply, err error) {
 	filter, err := m.filter(ctx, c)
 	if err != nil {
 		return r, err
@@ -55,7 +54,7 @@ func (m *Mongo) claim(ctx context.Context, attempt *command.Attempt, c Claim, t 
 	case refused:
 		err = ErrNotDue
 	case err != nil:
-		err = command.RefusedOrUnknown(r.Reply, err)
+		err = server.RefusedOrUnknown(r.Reply, err)
 	}
 	return r, err
 }
@@ -126,7 +125,7 @@ func (m *Mongo) filter(ctx context.Context, c Claim) (bson.D, error) {
 }
 
 func (c Claim) update(t server.Validity) bson.D {
-	r := record{c.Run, command.Millis(t.TTL), t.Beat, t.By.Epoch}
+	r := record{c.Run, server.Millis(t.TTL), t.Beat, t.By.Epoch}
 	r.ID, r.ExpireAt = "", t.Until
 	if r.Began.IsZero() {
 		r.Began = t.By.Likely // for people
@@ -172,12 +171,12 @@ func (m *Mongo) renew(ctx context.Context, r Ref, ttl time.Duration, begun bool,
 		}})
 	}
 	set := bson.D{{Key: run + "beat", Value: t.Beat}, {Key: run + "epoch", Value: t.By.Epoch}}
-	update := bson.D{{Key: "$max", Value: bson.D{{Key: run + "expireAt", Value: date(t.Until)}, {Key: run + "ttl", Value: command.Millis(ttl)}}}, stamp}
+	update := bson.D{{Key: "$max", Value: bson.D{{Key: run + "expireAt", Value: date(t.Until)}, {Key: run + "ttl", Value: server.Millis(ttl)}}}, stamp}
 	if begun {
 		set = append(set, bson.E{Key: run + "begun", Value: true})
 		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: run + "drops", Value: ""}}})
 	}
-	reply, err := m.modify(command.Bare(ctx), filter, append(update, bson.E{Key: "$set", Value: set}), after)
+	reply, err := m.modify(server.Bare(ctx), filter, append(update, bson.E{Key: "$set", Value: set}), after)
 	if err != nil {
 		return 0, server.Classified(err)
 	}

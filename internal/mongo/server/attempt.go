@@ -1,4 +1,4 @@
-package command
+package server
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // An Attempt is one claim in a session of its own, which ends with it. A later write in that
@@ -17,12 +15,12 @@ import (
 // on its way. An attempt of unknown outcome keeps its session until it is settled: its clean-up
 // is that later write.
 type Attempt struct {
-	Sent server.Moment // when it began: trust counts from here
+	Sent Moment // when it began: trust counts from here
 
 	id      string
 	session *mongo.Session // nil where the server has none
 	life    time.Duration  // an attempt of unknown outcome is kept for this long after it ends
-	expires server.Moment  // that end; set by Over
+	expires Moment         // that end; set by Over
 
 	// Twin says that a refused command may have a twin: an earlier copy that the driver gave up
 	// and that is still in a socket. It is harmless once a later write in the session was
@@ -53,7 +51,7 @@ func (c *Collection) Begin(ctx context.Context, id string, ttl time.Duration) (c
 		a.session, err = c.W1.Database().Client().StartSession(fresh)
 	}
 	if err != nil {
-		return nil, nil, server.NotApplied(err)
+		return nil, nil, NotApplied(err)
 	}
 	return mongo.NewSessionContext(ctx, a.session), a, nil
 }
@@ -68,16 +66,16 @@ func (a *Attempt) NotApplied(err error) error {
 	if a.Twin {
 		return err
 	}
-	return server.NotApplied(err)
+	return NotApplied(err)
 }
 
 // RefusedOrUnknown marks the error of a claim's own command. A slow refusal may answer a retry,
 // and then says nothing of the first copy.
 func RefusedOrUnknown(r Reply, err error) error {
-	if r.Took > Slow && server.ClassOf(err).Sent() {
+	if r.Took > Slow && ClassOf(err).Sent() {
 		return err
 	}
-	return server.Classified(err)
+	return Classified(err)
 }
 
 // OperationTime returns the operation time of the latest reply, if the server tells it together
@@ -129,7 +127,7 @@ func (c *Collection) Undone(a *Attempt, found bool, err error) (settled bool, _ 
 	begun := a.Sent != 0
 	settled = err == nil && (found || !begun || c.Kind().Numbers && !a.Single)
 	c.Over(a, settled || !begun)
-	return settled, server.Classified(err)
+	return settled, Classified(err)
 }
 
 // attempts holds the attempts of unknown outcome, by the IDs of their claims.
@@ -138,7 +136,7 @@ type attempts struct {
 	pending map[string]*Attempt
 }
 
-func (m *attempts) keep(a *Attempt, now server.Moment) {
+func (m *attempts) keep(a *Attempt, now Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pending == nil {

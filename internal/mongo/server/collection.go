@@ -1,8 +1,4 @@
-// Package command sends commands to a collection of MongoDB: under the library's own concerns,
-// whatever the collection has, in the session of an attempt, and to a server whose clock and
-// elections are known (package server). It serves every store on MongoDB, and knows nothing of the
-// fields in which a store keeps its holders.
-package command
+package server
 
 import (
 	"context"
@@ -18,14 +14,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
-
-	"github.com/mongolock/mongolock/internal/mongo/server"
 )
 
 // A Collection is a collection under each of the library's write concerns, whatever concern it
 // has, with the server that keeps it.
 type Collection struct {
-	*server.Server
+	*Server
 
 	MajorityJournaled *mongo.Collection // see Modify
 	Majority          *mongo.Collection
@@ -39,11 +33,11 @@ type Collection struct {
 }
 
 // New makes a Collection. It sends nothing. now is the local clock; nil is the monotonic clock.
-func New(coll *mongo.Collection, now func() server.Moment) *Collection {
+func New(coll *mongo.Collection, now func() Moment) *Collection {
 	journaled := true
 	w1 := Under(coll, writeconcern.W1())
 	return &Collection{
-		Server:            server.New(w1, now),
+		Server:            newServer(w1, now),
 		MajorityJournaled: Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
 		Majority:          Under(coll, writeconcern.Majority()),
 		W1:                w1,
@@ -70,11 +64,11 @@ func Bare(ctx context.Context) context.Context { return mongo.NewSessionContext(
 // A Reply is the answer of a command about one document.
 type Reply struct {
 	Image bson.Raw // nil: nothing matched
-	Sent  server.Moment
+	Sent  Moment
 	Took  time.Duration
 }
 
-func (r Reply) Seen() server.Moment { return r.Sent.Add(r.Took) }
+func (r Reply) Seen() Moment { return r.Sent.Add(r.Took) }
 
 // Found reports whether the command matched a document, or inserted one.
 func (r Reply) Found() bool { return r.Image != nil }
@@ -144,7 +138,7 @@ func (c *Collection) Send(coll *mongo.Collection, command func(*mongo.Collection
 	r := Reply{Sent: c.Clock.Now()}
 	image, err := command(coll)
 	r.Took = c.Clock.Now().Sub(r.Sent)
-	if r.Took > Slow || err != nil && server.ClassOf(err).Troubled() && !errors.Is(err, mongo.ErrNoDocuments) {
+	if r.Took > Slow || err != nil && ClassOf(err).Troubled() && !errors.Is(err, mongo.ErrNoDocuments) {
 		c.Troubled()
 	}
 	switch {
@@ -161,7 +155,7 @@ func (c *Collection) Send(coll *mongo.Collection, command func(*mongo.Collection
 
 // lacksJournal reports whether an error says that the server has no journal, and remembers it.
 func (c *Collection) lacksJournal(err error) bool {
-	lacks := server.ClassOf(err) == server.NoJournal
+	lacks := ClassOf(err) == NoJournal
 	if lacks {
 		c.noJ.Store(true)
 	}
@@ -170,9 +164,9 @@ func (c *Collection) lacksJournal(err error) bool {
 
 var unordered = options.BulkWrite().SetOrdered(false)
 
-// refusals returns the writes of a bulk that were refused, if the error says
+// refused returns the writes of a bulk that were refused, if the error says
 // nothing else.
-func refusals(err error) (failed map[int]error, _ error) {
+func refused(err error) (failed map[int]error, _ error) {
 	var e mongo.BulkWriteException
 	if !errors.As(err, &e) || e.WriteConcernError != nil {
 		return nil, err
@@ -196,7 +190,7 @@ func (c *Collection) Bulk(ctx context.Context, models []mongo.WriteModel) (found
 		return c.Bulk(ctx, models)
 	}
 	if result != nil {
-		failed, err = refusals(err)
+		failed, err = refused(err)
 	}
 	if err != nil {
 		c.Troubled()
