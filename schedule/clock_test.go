@@ -115,6 +115,7 @@ func TestAFireThatIsClaimedEarlyByAProcessThatStopsRunsInAnother(t *testing.T) {
 // A step of some hours is not taken back: that those fires ran may be true. It is told.
 func TestASmallForwardStepOfTheClockIsToldAndWaitedOut(t *testing.T) {
 	inCluster(t, func(c *cluster) {
+		c.unasked = true
 		told := &notebook{begin: c.begin}
 		fires := clockAhead(c, 10*time.Hour, true, told)
 		var want []time.Duration

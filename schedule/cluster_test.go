@@ -2,9 +2,14 @@ package schedule_test
 
 import (
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,8 +29,13 @@ type cluster struct {
 	store jobs.Store
 	begin time.Time
 
+	recorder *jobstest.Recorder
+
 	mu   sync.Mutex
 	runs []ran
+	kept map[string]*schedule.Scheduler // one that has each job
+
+	unasked bool // its claims are made by hand, or by a wrong clock, which the specification has not
 }
 
 // ran is one run, in which process, and when it began.
@@ -39,8 +49,31 @@ type ran struct {
 func inCluster(t *testing.T, body func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		body(&cluster{T: t, store: jobs.NewMemory(), begin: time.Now().UTC()})
+		c := &cluster{T: t, begin: time.Now().UTC(), recorder: jobstest.NewRecorder(jobs.NewMemory()), kept: map[string]*schedule.Scheduler{}}
+		c.store = c.recorder
+		body(c)
+		c.keep()
 	})
+}
+
+var histories = flag.String("schedule.histories", "", "the folder for the histories of all clusters, of which make trace asks")
+
+// keep writes what became of each job to a file.
+func (c *cluster) keep() {
+	if *histories == "" || len(c.kept) > 10 || c.unasked {
+		return
+	}
+	for job, s := range c.kept {
+		h := jobstest.History{Name: job, Begin: c.begin, Steps: c.recorder.Steps(job)}
+		if len(h.Steps) < 3 || s.Kept(&h) != nil { // or none that this package can read
+			continue
+		}
+		h.Name = c.Name() + " " + job
+		raw, err := json.Marshal(h)
+		require.NoError(c, err)
+		file := strings.NewReplacer("/", ",", " ", "_").Replace(h.Name) + ".json"
+		require.NoError(c, os.WriteFile(filepath.Join(*histories, file), raw, 0o600))
+	}
 }
 
 // A process is one Scheduler.
@@ -85,9 +118,12 @@ func (p *process) job(name string, plan schedule.Plan, fn schedule.Func, opts ..
 		p.cluster.mu.Lock()
 		p.cluster.runs = append(p.cluster.runs, ran{run, p.nr, time.Since(p.cluster.begin)})
 		p.cluster.mu.Unlock()
+		p.cluster.recorder.Called(name, run.ID, false)
+		defer p.cluster.recorder.Called(name, run.ID, true)
 		return fn(ctx, run)
 	}, opts...)
 	require.NoError(p.cluster, err)
+	p.cluster.kept[name] = p.Scheduler
 	return p
 }
 
@@ -137,6 +173,7 @@ func (c *cluster) until(d time.Duration) { c.sleep(d - time.Since(c.begin)) }
 // third claims the third attempt at a due time of "job", right at the beginning, whose earlier ones have died.
 func (c *cluster) third(ttl, period time.Duration) jobs.Claim {
 	c.Helper()
+	c.unasked = true
 	before := c.begin.Add(-time.Millisecond)
 	_, err := c.store.Register(c.Context(), "job", schedule.Every(period).String(), before)
 	require.NoError(c, err)

@@ -85,7 +85,7 @@ TooLate(d, t) == t - d > MaxLate
 \* What a process claims at t that takes those up to m for decided, and what that drops: pick in aim.go. With "early" its clock is ahead.
 Pick(plans, m, t) ==
   LET after == TLCEval({d \in Due(plans) : d > m /\ d > Resumed(plans)})
-      come  == TLCEval({d \in after : d <= IF Each THEN t - MaxLate - 1 ELSE t})
+      come  == TLCEval({d \in after : d <= IF Each THEN t - MaxLate ELSE t})
       one   == IF come # {} THEN Max(come) ELSE Min(after)
       early == IF "early" \in Rows THEN 1 ELSE 0
   IN IF after = {} THEN None

@@ -12,7 +12,8 @@
 (* hold; the history ends there, and is refused.                           *)
 (*                                                                         *)
 (* A process read the clock at most History.slack before its command was   *)
-(* applied, and its clock is at most History.ahead ahead.  Times are in ms. *)
+(* applied.  That clock is at most History.early ahead for due times, and  *)
+(* History.ahead for all else.  Times are in ms.                           *)
 (*                                                                         *)
 (* It refines Schedule where that is too coarse: any number of renewals,   *)
 (* which are applied late, too; several pauses; RunNow.                    *)
@@ -57,7 +58,7 @@ TraceTooLate(d, t) ==
   LET said == CASE Kind = "send" -> Event[6] = "too late" [] Kind = "begin" -> Event[4] [] OTHER -> FALSE
   IN t - d > MaxLate + (IF d \in asked /\ ~said THEN 60000 ELSE 0)
 
-TraceCome(d)   == d <= now + History.ahead
+TraceCome(d)   == d <= now + History.early
 TraceEndOf(c)  == Event[5]
 TraceHow(i)    == {Event[4]}
 TraceAgain(h)  == Event[6]
@@ -96,7 +97,7 @@ Readings(d) ==
   LET later == {n \in Times : n > d /\ n - d < History.slack + 100000}
       next  == IF later = {} THEN d ELSE Min(later)
       edges == {d, next - 1, next} \cup {x + MaxLate + y : x \in {d, next}, y \in {0, 1, 60000, 60001}}
-  IN {now, now + History.ahead, Max({0, now - History.slack})} \cup {t \in edges : now - History.slack <= t /\ t <= now + History.ahead}
+  IN {now, now + History.early, Max({0, now - History.slack})} \cup {t \in edges : now - History.slack <= t /\ t <= now + History.early}
 
 \* A claim: <<time, "send", i, m, due, verdict, ranges, j, fails, deaths, unbegun>>, and how it goes on with the run j. By a clock
 \* that showed t it is one of these, or none.

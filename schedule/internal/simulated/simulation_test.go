@@ -72,8 +72,7 @@ func seeds(few int) uint64 {
 
 // onMemory returns the way of each process to one store in memory.
 func onMemory(h *history) func(nr int) jobs.Store {
-	mem := &ledger{jobs.NewMemory(), h}
-	return func(int) jobs.Store { return mem }
+	return func(int) jobs.Store { return slow{h.recorder} }
 }
 
 // onMongo returns the way of each process to simulated servers, by a driver of its own. They lose, delay and repeat
@@ -83,7 +82,7 @@ func onMongo(h *history) func(nr int) jobs.Store {
 	h.begin, h.weather = time.Now().UTC(), 0
 	h.servers = simulation.NewDatabase(h.seed, time.Hour, ttl)
 	return func(nr int) jobs.Store {
-		return &ledger{jobs.NewMongo(h.servers.Collection(nr), server.Monotonic()), h}
+		return slow{jobs.NewMongo(h.servers.Collection(nr), server.Monotonic())}
 	}
 }
 
@@ -103,9 +102,10 @@ type history struct {
 	weather int                  // of a thousand calls, so many are lost, and as many of the replies
 	servers *simulation.Database // nil: the store is in memory
 
+	recorder *jobstest.Recorder // of what is in memory, and of calls of functions
+
 	mu      sync.Mutex // protects what follows
-	steps   []step
-	last    *document
+	steps   []jobstest.Step
 	claims  []*granted
 	spans   []jobs.Span
 	edition int64 // of spans
@@ -140,63 +140,8 @@ func (h *history) String() string {
 	return fmt.Sprintf("seed %d: %+v, %v and %v, weather %d, servers %v", h.seed, h.opts, h.plans[0], h.plans[1], h.weather, h.servers)
 }
 
-// A step is a change of the job's document, or a function that is called, or returns.
-type step struct {
-	at            time.Time
-	before, after *document
-	bout          *bout
-	over          bool
-}
-
-// A document is that of the job.
-type document struct {
-	jobs.State `bson:",inline"`
-	PausedAt   time.Time           `bson:"pausedAt"`
-	Runs       map[string]jobs.Run `bson:"runs"`
-	Past       map[string]jobs.Run `bson:"past"`
-}
-
-// A ledger notes how calls change the job's document in memory. What simulated servers make of them is read when all is over.
-type ledger struct {
-	jobs.Store
-	h *history
-}
-
-func (l *ledger) noted(name string, detail jobs.Detail, call func() error) error {
-	h := l.h
-	if h.servers != nil {
-		return call()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	err := call()
-	all, _ := l.Store.Read(context.Background(), []string{name}, detail)
-	after := &document{State: all[0], Runs: map[string]jobs.Run{}, Past: map[string]jobs.Run{}}
-	for _, r := range all[0].Runs {
-		after.Runs[r.ID] = r
-	}
-	for _, r := range all[0].Past {
-		after.Past[r.ID] = r
-	}
-	h.steps = append(h.steps, step{at: time.Now(), before: h.last, after: after})
-	h.last = after
-	return err
-}
-
-func (l *ledger) Claim(ctx context.Context, c jobs.Claim) (won jobs.Claimed, err error) {
-	err = l.noted(c.Job, jobs.WithoutPast, func() (err error) { won, err = l.Store.Claim(ctx, c); return err })
-	return won, err
-}
-
-func (l *ledger) Undo(ctx context.Context, c jobs.Claim) (settled bool, err error) {
-	err = l.noted(c.Job, jobs.WithoutPast, func() (err error) { settled, err = l.Store.Undo(ctx, c); return err })
-	return settled, err
-}
-
-func (l *ledger) Register(ctx context.Context, name, plan string, now time.Time) (seen jobs.State, err error) {
-	err = l.noted(name, jobs.WithoutPast, func() (err error) { seen, err = l.Store.Register(ctx, name, plan, now); return err })
-	return seen, err
-}
+// A slow store is one whose calls may arrive when their callers have given up.
+type slow struct{ jobs.Store }
 
 // late returns the context of a call that may arrive late, when that of its caller has ended. It has a bound of its
 // own: a reply that is lost would hold it up for good.
@@ -204,33 +149,31 @@ func late(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 }
 
-func (l *ledger) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (left time.Duration, err error) {
+func (l slow) Renew(ctx context.Context, r jobs.Ref, ttl time.Duration, begun bool) (time.Duration, error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	err = l.noted(r.Job, jobs.WithoutPast, func() (err error) { left, err = l.Store.Renew(ctx, r, ttl, begun); return err })
-	return left, err
+	return l.Store.Renew(ctx, r, ttl, begun)
 }
 
-func (l *ledger) End(ctx context.Context, e jobs.End) error {
+func (l slow) End(ctx context.Context, e jobs.End) error {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	return l.noted(e.Job, jobs.WithPast, func() error { return l.Store.End(ctx, e) })
+	return l.Store.End(ctx, e)
 }
 
-func (l *ledger) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
+func (l slow) Plan(ctx context.Context, seen jobs.State, plans []jobs.Span) error {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	return l.noted(seen.Job, jobs.WithoutPast, func() error { return l.Store.Plan(ctx, seen, plans) })
+	return l.Store.Plan(ctx, seen, plans)
 }
 
-func (l *ledger) Change(ctx context.Context, name string, change jobs.Change) (changed bool, err error) {
+func (l slow) Change(ctx context.Context, name string, change jobs.Change) (bool, error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	err = l.noted(name, jobs.WithoutPast, func() (err error) { changed, err = l.Store.Change(ctx, name, change); return err })
-	return changed, err
+	return l.Store.Change(ctx, name, change)
 }
 
-func (l *ledger) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
+func (l slow) Read(ctx context.Context, names []string, detail jobs.Detail) ([]jobs.State, error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
 	return l.Store.Read(ctx, names, detail)
@@ -250,46 +193,49 @@ func (h *history) saw(edition int64, plans []jobs.Span, asked time.Time) {
 
 // readWrites adds what the servers did, by the writes that lasted.
 func (h *history) readWrites() {
-	read := func(doc bson.D) *document {
-		d := &document{}
+	read := func(doc bson.D) *jobstest.Document {
+		d := &jobstest.Document{Beats: map[string]int64{}}
+		var of struct {
+			Runs map[string]struct{ Beat int64 }
+		}
 		raw, err := bson.Marshal(append(bson.D{}, doc...))
-		require.NoError(h, errors.Join(err, bson.Unmarshal(raw, d)))
+		require.NoError(h, errors.Join(err, bson.Unmarshal(raw, d), bson.Unmarshal(raw, &of)))
 		for id, r := range d.Runs {
 			r.ID = id
-			d.Runs[id] = r
+			d.Runs[id], d.Beats[id] = r, of.Runs[id].Beat
 		}
 		return d
 	}
-	var all []step
+	var all []jobstest.Step
 	for _, w := range h.servers.Close() {
-		all = append(all, step{at: h.begin.Add(w.At), before: read(w.Before), after: read(w.After)})
+		all = append(all, jobstest.Step{At: h.begin.Add(w.At), Before: read(w.Before), After: read(w.After)})
 	}
 	h.steps = append(all, h.steps...)
-	slices.SortStableFunc(h.steps, func(a, b step) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(h.steps, func(a, b jobstest.Step) int { return a.At.Compare(b.At) })
 }
 
 // readSteps notes what was granted.
 func (h *history) readSteps() {
 	for _, s := range h.steps {
-		if s.after == nil {
+		if s.After == nil {
 			continue
 		}
-		h.saw(s.after.Edition, s.after.Plans, s.after.Asked)
+		h.saw(s.After.Edition, s.After.Plans, s.After.Asked)
 		var claimed *granted
-		for id, r := range s.after.Runs {
-			if _, was := s.before.Runs[id]; !was {
+		for id, r := range s.After.Runs {
+			if _, was := s.Before.Runs[id]; !was {
 				claimed = &granted{Claim: jobs.Claim{Ref: jobs.Ref{Job: "job", ID: id}, Run: r}}
 				h.claims = append(h.claims, claimed)
 			}
 		}
-		for id, r := range s.before.Runs {
-			if _, is := s.after.Runs[id]; is {
+		for id, r := range s.Before.Runs {
+			if _, is := s.After.Runs[id]; is {
 				continue
 			}
 			if claimed != nil {
 				claimed.Dead = &r
 			}
-			if s.after.Decided.Before(s.before.Decided) {
+			if s.After.Decided.Before(s.Before.Decided) {
 				h.claims[slices.IndexFunc(h.claims, func(g *granted) bool { return g.ID == id })].back = true
 			}
 		}
@@ -362,7 +308,7 @@ func (h *history) add(p *process, plan schedule.Plan) {
 		b := &bout{Run: r, by: p, from: time.Now()}
 		h.mu.Lock()
 		h.bouts = append(h.bouts, b)
-		h.steps = append(h.steps, step{at: b.from, bout: b})
+		h.recorder.Called("job", r.ID, false)
 		d, fails := time.Duration(takes.IntN(5_000))*time.Millisecond, takes.IntN(4) == 0
 		if takes.IntN(6) == 0 {
 			d *= 10
@@ -373,7 +319,7 @@ func (h *history) add(p *process, plan schedule.Plan) {
 			defer h.mu.Unlock()
 			if b.to.IsZero() {
 				b.to = time.Now()
-				h.steps = append(h.steps, step{at: b.to, bout: b, over: true})
+				h.recorder.Called("job", r.ID, true)
 			}
 		}()
 		select {
@@ -442,7 +388,7 @@ func (h *history) lateness(nr uint64) func(string) time.Duration {
 
 // simulate has processes share a job for an hour.
 func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Store) *history {
-	h := &history{T: c, begin: time.Now().UTC(), seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), ttl: ttl, dead: map[*process]bool{}, last: &document{}}
+	h := &history{T: c, begin: time.Now().UTC(), seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), ttl: ttl, dead: map[*process]bool{}, recorder: jobstest.NewRecorder(jobs.NewMemory())}
 	odds := func(n int) bool { return h.rng.IntN(n) == 0 }
 	h.opts = jobOptions{each: odds(2), beside: odds(3), once: odds(3)}
 	if odds(3) {
@@ -536,7 +482,7 @@ func simulate(c *testing.T, seed uint64, on func(*history) func(nr int) jobs.Sto
 	read, err := observer.Read(c.Context(), []string{"job"}, jobs.WithPast)
 	require.NoError(c, err)
 	h.state = read[0]
-	if h.servers != nil {
+	if h.steps = h.recorder.Steps("job"); h.servers != nil {
 		h.readWrites()
 	}
 	h.readSteps()
@@ -748,9 +694,7 @@ func TestControlAStoreOnMongoDBThatForgetsDueTimesIsNoticed(t *testing.T) {
 		h := simulate(c, 1, func(h *history) func(int) jobs.Store {
 			way, claims := onMongo(h), new(atomic.Int64)
 			return func(nr int) jobs.Store {
-				l := way(nr).(*ledger)
-				l.Store = forgetsSome{l.Store, claims}
-				return l
+				return forgetsSome{way(nr), claims}
 			}
 		})
 		assert.NotEmpty(c, h.judge(), "%v", h)

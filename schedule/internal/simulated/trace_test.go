@@ -2,9 +2,13 @@ package simulated_test
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +24,7 @@ import (
 	"github.com/mongolock/mongolock/internal/test/trace"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/internal/jobs"
+	"github.com/mongolock/mongolock/schedule/internal/jobs/jobstest"
 )
 
 var (
@@ -42,6 +47,22 @@ func TestTheSpecificationAllowsEveryHistoryOfJobs(t *testing.T) {
 	}
 	for n := range max(1, *asked/400) {
 		play(*askedOf+uint64(n), onMongo)
+	}
+	kept, err := filepath.Glob("../../../bin/histories/*.json") // by the tests of package schedule, if make trace is to ask of them
+	require.NoError(t, err)
+	for _, name := range kept {
+		var h jobstest.History
+		raw, err := os.ReadFile(name)
+		require.NoError(t, errors.Join(err, json.Unmarshal(raw, &h)))
+		before := &jobstest.Document{}
+		for i := range h.Steps {
+			if s := &h.Steps[i]; s.After != nil {
+				s.Before, before = before, s.After
+			}
+		}
+		if b, far := behaviour(h, 5*time.Second, 0, time.Minute); !far && len(h.Steps) < 1000 { // otherwise TLC takes minutes
+			all = append(all, b)
+		}
 	}
 	for _, v := range ask(t, all) {
 		if v.Refused != "" {
@@ -83,12 +104,13 @@ func ask(t *testing.T, all []*trace.Behaviour) []trace.Verdict {
 
 // A teller tells a history to TLC.
 type teller struct {
-	*history
+	jobstest.History
 	runs   map[string]*told
 	plans  map[string]string
 	tokens []int64
 	steps  []trace.Step
 	at     time.Time
+	far    bool
 }
 
 // told is what a teller knows of a run, some of it before it happens.
@@ -104,52 +126,64 @@ type told struct {
 }
 
 func (h *history) behaviour() *trace.Behaviour {
-	w := &teller{history: h, runs: map[string]*told{}, plans: map[string]string{"": ""}}
-	for i, p := range h.plans {
-		w.plans[p.String()] = fmt.Sprint("p", i)
+	o := h.opts
+	of := jobstest.History{Name: fmt.Sprintf("seed %d", h.seed), Begin: h.begin, Each: o.each, Beside: o.beside, Once: o.once, MaxLate: o.maxLate,
+		Retries: o.retries, Backoff: 5 * time.Second, TTL: h.ttl, Due: map[string][]time.Time{}, Steps: h.steps}
+	last := h.steps[len(h.steps)-1].At
+	for _, p := range h.plans {
+		var due []time.Time
+		for at := p.Next(h.begin.Add(-10 * time.Minute)); !at.IsZero() && at.Before(last.Add(time.Minute)); at = p.Next(at) {
+			due = append(due, at)
+		}
+		of.Due[p.String()] = due
 	}
-	for _, s := range h.steps {
-		w.foresee(s)
+	ahead := time.Duration(0)
+	if h.servers != nil {
+		of.Name, ahead = of.Name+" on MongoDB", h.servers.Apart()
+	}
+	b, _ := behaviour(of, h.slack(), ahead, ahead)
+	return b
+}
+
+// behaviour tells a history, in which a clock is read that long before a command is applied, and is so far ahead, or for due times
+// alone. One that lasts for weeks is too far for TLC's numbers.
+func behaviour(h jobstest.History, slack, ahead, early time.Duration) (b *trace.Behaviour, far bool) {
+	w := &teller{History: h, runs: map[string]*told{}, plans: map[string]string{"": ""}}
+	var plans []string
+	times := map[int]bool{}
+	for i, text := range slices.Sorted(maps.Keys(h.Due)) {
+		w.plans[text] = fmt.Sprint("p", i)
+		var due []int
+		for _, at := range h.Due[text] {
+			due = append(due, w.ms(at))
+			times[w.ms(at)] = true
+		}
+		plans = append(plans, fmt.Sprintf("p%d |-> %s", i, set(due)))
+	}
+	for _, s := range h.Steps {
+		if w.foresee(s); s.After != nil && !s.After.Asked.IsZero() {
+			times[w.ms(s.After.Asked)] = true
+		}
 	}
 	slices.Sort(w.tokens)
-	made := slices.IndexFunc(h.steps, func(s step) bool { return s.after != nil && len(s.after.Plans) > 0 })
-	first := h.steps[made].after
-	for _, s := range h.steps[made+1:] {
-		if w.at = s.at; s.bout != nil {
-			w.bout(s)
+	first := h.Steps[0].After
+	for _, s := range h.Steps[1:] {
+		if w.at = s.At; s.After == nil {
+			w.called(s)
 		} else {
-			w.change(s.before, s.after)
+			w.change(s.Before, s.After)
 		}
 	}
 	w.step("the end", `"over"`)
-	last := h.steps[len(h.steps)-1].at
-	var plans []string
-	times := map[int]bool{}
-	for i, p := range h.plans {
-		var due []string
-		for at := p.Next(first.Plans[0].From); !at.IsZero() && at.Before(last.Add(time.Minute)); at = p.Next(at) {
-			due = append(due, fmt.Sprint(w.ms(at)))
-			times[w.ms(at)] = true
-		}
-		plans = append(plans, fmt.Sprintf("p%d |-> {%s}", i, strings.Join(due, ", ")))
-	}
-	for _, at := range h.asked {
-		times[w.ms(at)] = true
-	}
-	o := h.opts
 	most := 1_000_000_000
-	if o.maxLate > 0 {
-		most = int(o.maxLate.Milliseconds())
+	if h.MaxLate > 0 {
+		most = int(h.MaxLate.Milliseconds())
 	}
-	name, ahead := fmt.Sprintf("seed %d", h.seed), time.Duration(0)
-	if h.servers != nil {
-		name, ahead = name+" on MongoDB", h.servers.Apart()
-	}
-	b := trace.Job(name, fmt.Sprintf(`beside |-> %s, once |-> %s, each |-> %s, maxLate |-> %d, retries |-> %d, ttl |-> %d, slack |-> %d, ahead |-> %d, plan |-> "%s", from |-> %d, plans |-> [%s], times |-> %s`,
-		boolean(o.beside), boolean(o.once), boolean(o.each), most, o.retries, h.ttl.Milliseconds(), h.slack().Milliseconds(), ahead.Milliseconds(), w.plans[first.Plans[0].Plan], w.ms(first.Plans[0].From),
-		strings.Join(plans, ", "), set(slices.Sorted(maps.Keys(times)))), len(w.runs))
+	b = trace.Job(h.Name, fmt.Sprintf(`beside |-> %s, once |-> %s, each |-> %s, maxLate |-> %d, retries |-> %d, ttl |-> %d, slack |-> %d, ahead |-> %d, early |-> %d, plan |-> "%s", from |-> %d, plans |-> [%s], times |-> %s`,
+		boolean(h.Beside), boolean(h.Once), boolean(h.Each), most, h.Retries, h.TTL.Milliseconds(), slack.Milliseconds(), ahead.Milliseconds(), early.Milliseconds(),
+		w.plans[first.Plans[0].Plan], w.ms(first.Plans[0].From), strings.Join(plans, ", "), set(slices.Sorted(maps.Keys(times)))), len(w.runs))
 	b.Steps = w.steps
-	return b
+	return b, w.far
 }
 
 func boolean(b bool) string { return strings.ToUpper(fmt.Sprint(b)) }
@@ -166,20 +200,22 @@ func (w *teller) ms(t time.Time) int {
 	if t.IsZero() {
 		return 0
 	}
-	return int(t.Sub(w.begin.Add(-time.Hour)).Milliseconds()) // a server's clock may be behind
+	ms := t.Sub(w.Begin.Add(-time.Hour)).Milliseconds() // a server's clock may be behind
+	w.far = w.far || ms > 1<<30
+	return int(ms)
 }
 
 func (w *teller) step(text, format string, args ...any) {
-	w.steps = append(w.steps, trace.Step{Text: fmt.Sprintf("at %v %s", w.at.Sub(w.begin), text), Term: fmt.Sprintf("<<%d, %s>>", w.ms(w.at), fmt.Sprintf(format, args...))})
+	w.steps = append(w.steps, trace.Step{Text: fmt.Sprintf("at %v %s", w.at.Sub(w.Begin), text), Term: fmt.Sprintf("<<%d, %s>>", w.ms(w.at), fmt.Sprintf(format, args...))})
 }
 
 // foresee notes of each run what Schedule.tla has to know before the document shows it.
-func (w *teller) foresee(s step) {
-	if s.bout != nil {
-		w.runs[s.bout.ID].has = true
+func (w *teller) foresee(s jobstest.Step) {
+	if s.After == nil {
+		w.runs[s.Run].has = true
 		return
 	}
-	b, a := s.before, s.after
+	b, a := s.Before, s.After
 	for id, r := range a.Runs {
 		was, is := b.Runs[id]
 		if !is {
@@ -208,7 +244,7 @@ func (w *teller) foresee(s step) {
 	}
 }
 
-func outcomeOf(d *document, id string) string {
+func outcomeOf(d *jobstest.Document, id string) string {
 	for _, r := range d.Past {
 		if r.ID == id {
 			return r.Outcome
@@ -224,16 +260,16 @@ func kindOf(outcome string) string {
 	return outcome
 }
 
-func (w *teller) bout(s step) {
-	t := w.runs[s.bout.ID]
+func (w *teller) called(s jobstest.Step) {
+	t := w.runs[s.Run]
 	switch {
-	case !s.over:
+	case !s.Over:
 		w.begins(t)
 	case t.ends:
 		how := map[string]string{"failed": "fail", "stopped": "stop"}[kindOf(t.how)]
 		again := t.again
 		if again.IsZero() {
-			again = s.at.Add(5 * time.Second << t.fails)
+			again = s.At.Add(w.Backoff << t.fails)
 		}
 		w.step(fmt.Sprintf("run %d returns: %s", t.n, t.how), `"return", <<%d>>, "%s", "%s", %d`, t.n, cmp.Or(how, "ok"), t.left, w.ms(again))
 	}
@@ -247,7 +283,7 @@ func (w *teller) begins(t *told) {
 }
 
 // change tells a change of the document.
-func (w *teller) change(b, a *document) {
+func (w *teller) change(b, a *jobstest.Document) {
 	shown := w.shown(a)
 	gone := func() (string, bool) {
 		for id := range b.Runs {
@@ -270,8 +306,8 @@ func (w *teller) change(b, a *document) {
 		case was.Outcome == "" && r.Outcome != "":
 			w.step(fmt.Sprintf("run %d is left as %s", t.n, r.Outcome), `"end", <<%d>>, %s`, t.n, shown)
 			return
-		case !was.ExpireAt.Equal(r.ExpireAt) || was.Begun != r.Begun || len(was.Drops) != len(r.Drops):
-			if r.Begun {
+		case r.Outcome == "" && b.Beats[id] != a.Beats[id] || !was.ExpireAt.Equal(r.ExpireAt) || was.Begun != r.Begun || len(was.Drops) != len(r.Drops):
+			if r.Begun { // that is noted before the function is called, if there is something to tell
 				w.begins(t)
 			}
 			w.step(fmt.Sprintf("run %d is renewed", t.n), `"renew", <<%d>>, %d, %s, %s`, t.n, w.ms(r.ExpireAt), boolean(r.Begun), shown)
@@ -285,7 +321,6 @@ func (w *teller) change(b, a *document) {
 			w.step(fmt.Sprintf("run %d is returned", t.n), `"undo", <<%d>>, %s`, t.n, shown)
 			return
 		}
-		w.begins(t)
 		w.step(fmt.Sprintf("run %d ended as %s", t.n, t.how), `"end", <<%d>>, %s`, t.n, shown)
 		return
 	}
@@ -307,7 +342,7 @@ func (w *teller) change(b, a *document) {
 }
 
 // claim tells of one.
-func (w *teller) claim(b, a *document, t *told, r jobs.Run, shown string) {
+func (w *teller) claim(b, a *jobstest.Document, t *told, r jobs.Run, shown string) {
 	dead, unbegun := "<<>>", false
 	for id, d := range b.Runs {
 		if _, is := a.Runs[id]; !is {
@@ -321,6 +356,9 @@ func (w *teller) claim(b, a *document, t *told, r jobs.Run, shown string) {
 	}
 	token, _ := slices.BinarySearch(w.tokens, a.Seq)
 	w.step(fmt.Sprintf("claim %d is granted", t.n), `"claim", <<%d>>, "%s", %d, %d, %s`, t.n, is, w.ms(r.ExpireAt), token+1, shown)
+	if t.has && (t.late || r.Verdict != "") { // no function shows when it told that
+		w.begins(t)
+	}
 }
 
 func verdictOf(r jobs.Run) string {
@@ -339,7 +377,7 @@ func (w *teller) ranges(r jobs.Run) string {
 }
 
 // shown is a document as Shows has it.
-func (w *teller) shown(d *document) string {
+func (w *teller) shown(d *jobstest.Document) string {
 	var runs []string
 	for _, id := range slices.Sorted(maps.Keys(d.Runs)) {
 		r := d.Runs[id]
@@ -348,7 +386,7 @@ func (w *teller) shown(d *document) string {
 	return fmt.Sprintf("<<%d, %d, %s, %s>>", w.ms(d.Decided), d.Edition, boolean(d.Paused), set(runs))
 }
 
-func (w *teller) spansOf(d *document) string {
+func (w *teller) spansOf(d *jobstest.Document) string {
 	var all []string
 	for _, s := range d.Plans {
 		all = append(all, fmt.Sprintf(`[plan |-> "%s", from |-> %d]`, w.plans[s.Plan], w.ms(s.From)))
