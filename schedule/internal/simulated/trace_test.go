@@ -36,17 +36,12 @@ var (
 
 // docs/internals/spec/ScheduleTrace.tla allows what became of the job's document.
 func TestTheSpecificationAllowsEveryHistoryOfJobs(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as on the simulated servers
 	var all []*trace.Behaviour
-	play := func(seed uint64, on func(*history) func(int) jobs.Store) {
-		defer simulation.Seeded(seed)()
-		synctest.Test(t, func(c *testing.T) { all = append(all, simulate(c, seed, on).behaviour()) })
-	}
 	for n := range max(1, *asked/20) {
-		play(*askedOf+uint64(n), onMemory)
+		all = append(all, play(t, *askedOf+uint64(n), onMemory).behaviour())
 	}
 	for n := range max(1, *asked/400) {
-		play(*askedOf+uint64(n), onMongo)
+		all = append(all, play(t, *askedOf+uint64(n), onMongo).behaviour())
 	}
 	kept, err := filepath.Glob("../../../bin/histories/*.json") // by the tests of package schedule, if make trace is to ask of them
 	require.NoError(t, err)
@@ -72,6 +67,15 @@ func TestTheSpecificationAllowsEveryHistoryOfJobs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// play has a history that is almost the same each time.
+func play(t *testing.T, seed uint64, on func(*history) func(int) jobs.Store) (h *history) {
+	t.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as on the simulated servers
+	defer simulation.Seeded(seed)()
+	synctest.Test(t, func(c *testing.T) { h = simulate(c, seed, on) })
+	return h
 }
 
 func ask(t *testing.T, all []*trace.Behaviour) []trace.Verdict {
