@@ -10,6 +10,9 @@ import (
 
 // release removes a lock with one command.
 func (m *mongoTree) release(ctx context.Context, token string) outcome {
+	if token == m.name { // which is the ID of the document with the word
+		return outcome{err: ErrUnknownToken}
+	}
 	for ctx = server.Bare(ctx); ; {
 		if err := notStarted(ctx); err != nil {
 			return outcome{fault: err}

@@ -124,3 +124,15 @@ func TestAReservationCountsUntilItsEndAndNoEndIsFarAway(t *testing.T) {
 	giveUp()
 	require.NoError(t, tree.Release(f.ctx(), first.Token))
 }
+
+// A token comes from a client, which may send any text. The document with the word has the tree's name for its ID.
+func TestTheNameOfATreeIsNoTokenOfIt(t *testing.T) {
+	f := newMongo(t)
+	tree := f.tree(f.storage())
+	_, err := tree.store.(*mongoTree).leaveWord(f.ctx(), &reservation{ID: "JN4", Path: "/a", Depth: Infinity, Until: f.serverTime().Add(reservedFor)})
+	require.NoError(t, err)
+	assert.ErrorIs(t, tree.Release(f.ctx(), "files"), ErrUnknownToken)
+	_, err = tree.Refresh(f.ctx(), "files", time.Hour)
+	assert.ErrorIs(t, err, ErrUnknownToken)
+	assert.Len(t, f.reserved(), 1, "the word of waiters is gone")
+}
