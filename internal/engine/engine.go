@@ -278,8 +278,15 @@ const AbandonedFor = 900 * time.Millisecond
 func (e *Engine) Acquire(ctx context.Context, key string, t *Terms) (*Hold, error) {
 	as, _ := ctx.Value(inside.ShownKey{}).(inside.Shown)
 	w := &Caller{Key: key, Terms: t, Candidate: as.Package == "leader"}
+	now := e.clock.Now()
+	if at, is := ctx.Deadline(); is {
+		w.Leaves = now.Add(time.Until(at))
+	}
 	if t.MaxWait > 0 {
-		w.Patience = e.clock.Now().Add(t.MaxWait)
+		w.Patience = now.Add(t.MaxWait)
+		if w.Leaves == 0 || w.Leaves > w.Patience {
+			w.Leaves = w.Patience
+		}
 	}
 	return e.await(ctx, w)
 }

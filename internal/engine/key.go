@@ -44,6 +44,7 @@ type Caller struct {
 	Resumes   *store.Ref // it takes over a lease that was detached
 	Token     int64      // of that
 	Patience  moment     // MaxWait after the call; zero: none
+	Leaves    moment     // when that is over, or its context ends, as far as is known; zero: never
 	Candidate bool       // it is of package leader
 
 	queue      *key // nil unless it stands there
@@ -303,7 +304,7 @@ func (c *core) stand(q *key) {
 	q.view.look = true
 	q.view.told = q.offeredAt // the release that it tells of may be under way
 	if n := len(q.others); n >= store.LineMost-roomOutside && q.othersWait(c.now) {
-		q.view.Outside(n, q.stood, c.now)
+		q.view.Outside(n, q.stood, q.othersAt, q.head.Leaves, c.now)
 	}
 }
 

@@ -154,13 +154,17 @@ func (v *View) HeardNext(now moment) {
 	}
 }
 
-// Outside says that so many others stood in line lately, when this process had its turn, for which its place stood
-// there for a round: the next turns are for those outside. Where there is room for some, few are.
-func (v *View) Outside(others int, round time.Duration, now moment) {
+// Outside says that so many others stood in line when this process had its turn, for which its place stood there for
+// a round: the next turns are for those outside. Where there is room for some, few are. A caller that leaves before has
+// asked once, as it has to know whether the key is held; zero: it does not.
+func (v *View) Outside(others int, round time.Duration, since, leaves, now moment) {
 	if others < store.LineMost-1 {
 		v.outside = 2
 	}
-	v.look, v.askAt = false, now.Add(v.pause(round))
+	v.look, v.askAt = false, since.Add(v.pause(round))
+	if leaves != 0 {
+		v.askAt = min(v.askAt, now.Add(leaves.Sub(now)/2))
+	}
 }
 
 // pause returns for how long one stays outside of a full line before it tries again, given for how long the first

@@ -86,10 +86,18 @@ func (s *lineScript) event(words []string) {
 		s.view.Recovered(s.now.Add(s.span(words[1])))
 	case "look":
 		s.view.look = true
-	case "outside":
+	case "outside": // 63 400ms since 1s until 2s
 		n, err := strconv.Atoi(words[1])
 		require.NoError(s.t, err)
-		s.view.Outside(n, s.span(words[2]), s.now)
+		since, leaves := s.now, moment(0)
+		for i := 3; i < len(words); i += 2 {
+			if span := s.span(words[i+1]); words[i] == "since" {
+				since = s.now.Add(-span)
+			} else {
+				leaves = s.now.Add(span)
+			}
+		}
+		s.view.Outside(n, s.span(words[2]), since, leaves, s.now)
 	case "away":
 		s.view.Away()
 	case "in":

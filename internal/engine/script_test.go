@@ -307,6 +307,7 @@ func (s *script) want(name string, w *Caller) {
 	w.wake = make(chan struct{})
 	if w.Terms.MaxWait > 0 && !w.Once {
 		w.Patience = s.now.Add(w.Terms.MaxWait)
+		w.Leaves = w.Patience
 	}
 	s.callers[name], s.asks[&w.Asker] = w, name
 	s.step(Event{Kind: Want, Caller: w})

@@ -144,6 +144,22 @@ func TestACrowdThatWasKilledKeepsTheNextOutForNinetySeconds(t *testing.T) {
 	})
 }
 
+// Its process had the key while the line was full, so it leaves the next turns to others.
+func TestACallerThatGivesUpOutsideAFullLineKnowsThatTheKeyIsHeld(t *testing.T) {
+	lab.Test(t, func(t *testing.T, b *lab.Store) {
+		c := newClient(t, b)
+		l := acquire(t, c, "k")
+		stand(t, b.Mem, store.Exclusive, store.LineMost)
+		release(t, l)
+		_, err := c.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Acquire(ctx, "k")
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
+	})
+}
+
 func TestATryDoesNotOvertakeThoseInLine(t *testing.T) {
 	lab.Test(t, func(t *testing.T, b *lab.Store) {
 		c := newClient(t, b)
