@@ -98,7 +98,7 @@ func readRecord(raw bson.Raw) (r record, err error) {
 	if r.Timeout != Infinite {
 		r.ExpireAt = r.until
 	}
-	if r.until.IsZero() || r.rev.IsZero() || r.ttl <= 0 && r.finite() || r.check() != nil {
+	if text(fieldTree) == "" || r.until.IsZero() || r.rev.IsZero() || r.ttl <= 0 && r.finite() || r.check() != nil {
 		return r, fmt.Errorf("%w: the document of a lock of %.100q is marked as ours, and is not", ErrForeign, r.Path)
 	}
 	return r, nil

@@ -237,8 +237,11 @@ func TestALockOfANewerVersionIsNeverOverlooked(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tree.Lock(f.ctx(), exclusively("/a/b"))
 	assert.ErrorIs(t, err, ErrForeign)
-	_, err = tree.Lock(f.ctx(), exclusively("/b"))
+	b, err := tree.Lock(f.ctx(), exclusively("/b"))
 	assert.NoError(t, err, "it is not in the way of this one")
+	_, err = f.coll.UpdateByID(f.ctx(), b.Token, bson.D{{Key: "$unset", Value: bson.D{{Key: fieldTree, Value: ""}}}})
+	require.NoError(t, err)
+	assert.ErrorIs(t, tree.Release(f.ctx(), b.Token), ErrForeign, "by hand; a release that saw it, and did not find it, would look on and on")
 }
 
 // The server's clock judges. A process whose own clock is an hour ahead neither takes
