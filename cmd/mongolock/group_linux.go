@@ -33,6 +33,9 @@ type family struct {
 	mark  string
 	born  int64         // when the command's process was started: what is older is no member; 0: not known
 	known map[int]int64 // the members so far, and when each was started: they stay members
+
+	living []process // at the last look, which takes a while on a machine with many processes
+	blind  bool      // it had no /proc
 }
 
 // A process is what the kernel says of one. The times are in its ticks since the machine's start.
@@ -115,23 +118,23 @@ func (f *family) marked(p process) bool {
 }
 
 func (f *family) look() (living bool, strays []string) {
-	members, err := f.members()
-	if err != nil {
+	var err error
+	f.living, err = f.members()
+	if f.blind = err != nil; f.blind {
 		return f.plain.look()
 	}
-	for _, p := range members {
+	for _, p := range f.living {
 		if !f.grouped(p) {
 			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid)) // it may have ended
 			strays = append(strays, fmt.Sprintf("%d (%s)", p.pid, bytes.TrimSpace(name)))
 		}
 	}
-	return len(members) > 0, strays
+	return len(f.living) > 0, strays
 }
 
 func (f *family) signal(all ...syscall.Signal) {
-	members, err := f.members()
-	inGroup := err != nil
-	for _, p := range members {
+	inGroup := f.blind
+	for _, p := range f.living {
 		if f.grouped(p) {
 			inGroup = true
 		} else {

@@ -19,7 +19,7 @@ func machineTime() time.Duration {
 
 // A group is what was started under a lease, as far as it can be found.
 type group interface {
-	// signal sends signals to all members, as far as they may be sent.
+	// signal sends signals to those that the last look found, as far as they may be sent.
 	signal(all ...syscall.Signal)
 	// look reports whether there is a member that has not ended, and names those that have left the command's process
 	// group.

@@ -154,10 +154,8 @@ func (j *job) watch() error {
 
 // pass passes a signal on.
 func (j *job) pass(s syscall.Signal) {
-	if slices.Contains([]syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}, s) {
-		j.told = true
-		j.members.look() // so that it is known whose children they are if the command ends first
-	}
+	j.told = j.told || slices.Contains([]syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}, s)
+	j.members.look() // also so that it is known whose children they are if the command ends by the signal
 	switch {
 	case j.terminal < 0:
 		processGroup(j.pid).signal(s)
