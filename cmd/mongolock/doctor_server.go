@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -51,7 +52,7 @@ func (x *exam) topology(ctx context.Context) {
 	if facts.Version == (traps.Version{}) {
 		version = "of an unknown version"
 	}
-	name := cmp.Or(facts.Product, "MongoDB") + " " + version
+	name := strings.TrimPrefix(facts.Product+", as MongoDB ", ", as ") + version
 	switch {
 	case facts.Router:
 		x.fine(check, "%s, through a router", name)

@@ -56,9 +56,10 @@ The command's environment has:
 
 The lease is renewed until the command ends. If it is lost, what the command has started gets SIGTERM
 and then SIGKILL, before another process can have the key. What the command leaves behind is ended in
-the same way, and then the key is given back. Signals are passed on to the command. A second process,
-the guard, ends the command in time if mongolock is killed or stopped. After kill -9 of mongolock the
-key stays taken for the rest of its TTL.
+the same way, and then the key is given back. Signals are passed on to the command, but in the
+foreground of a terminal not SIGINT and SIGQUIT: typed ones reach it anyway. A second process, the
+guard, ends the command in time if mongolock is killed or stopped. After kill -9 of mongolock the key
+stays taken for the rest of its TTL.
 
 The command has a process group of its own, but on a terminal it shares that of mongolock. On Linux
 what the command has started is its own group, every process with its MONGOLOCK_MARK in the
