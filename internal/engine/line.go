@@ -173,7 +173,7 @@ func (v *View) pause(round time.Duration) time.Duration {
 	if round < 0 { // unknown, or by two clocks
 		round = outsideMost
 	}
-	d := 4 * min(round, outsideMost) >> min(v.outside, 3)
+	d := 4 * min(round, time.Hour) >> min(v.outside, 3)
 	v.outside++
 	return backoff.Jitter(min(max(outsideLeast, d), outsideMost))
 }
