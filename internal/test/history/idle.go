@@ -191,10 +191,15 @@ func (q *queue) looked(w *waiter) time.Duration {
 }
 
 // seenOver returns when somebody who waits may know that a holder is over. Where no clock can tell, it has
-// to be seen still for its TTL.
+// to be seen still for its TTL: since the first look after it was written.
 func (q *queue) seenOver(h holds, w *waiter) time.Duration {
 	seen := max(h.until, h.wrote, q.looked(w))
 	if h.doubt <= seen+q.tol || q.h.stood(w.client, seen) {
+		looked, has := h.looked[w.client]
+		if !has && w.from < h.wrote {
+			looked = h.wrote + lookAgain
+		}
+		seen = max(seen, looked)
 		return seen + q.h.TTL + q.h.TTL/100 + q.tol
 	}
 	return h.until + q.tol

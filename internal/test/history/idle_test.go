@@ -46,6 +46,12 @@ func said(ms, client int) Event {
 	return Event{Kind: Waits, At: at(ms), Began: at(ms), Key: "k", Client: client, Owner: client, Place: "x:one:1", Until: at(ms + 90000)}
 }
 
+func looks(ms int) Event {
+	e := said(ms, 3)
+	e.Place = "x:three:3"
+	return e
+}
+
 func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 	permit, third, reader := Mode{Shared: true, Limit: 2}, Mode{Shared: true, Limit: 3}, Mode{Shared: true}
 	others := func(m Mode) Event { // that share the key
@@ -99,7 +105,9 @@ func TestAKeyIdlesForAMomentHoweverManyDied(t *testing.T) {
 		"it has to be seen still, in time":           {idleKey{granted: 41700, holder: ranOut, still: true}, false},
 		"it has to be seen still, late":              {idleKey{granted: 42000, holder: ranOut, still: true}, true},
 		"nobody can tell when it runs out":           {idleKey{granted: 41700, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0)}}, false},
-		"nobody can tell, and late":                  {idleKey{granted: 42000, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0)}}, true},
+		"nobody can tell, and it looked soon":        {idleKey{granted: 42300, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0), looks(10100)}}, true},
+		"nobody can tell, and it looked late":        {idleKey{granted: 57700, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0), looks(26000)}}, false},
+		"nobody can tell, and late after that":       {idleKey{granted: 58000, holder: applied(1000, 0, "a", "", 0), still: true, more: []Event{extended(10000, 0, "a", 0), looks(26000), looks(50000)}}, true},
 		"released where it had to be seen still":     {idleKey{granted: 11700, still: true}, true},
 		"an election since it was written, in time":  {idleKey{granted: 41700, holder: ranOut, more: []Event{election(8000, 9000)}}, false},
 		"an election after it was over":              {idleKey{granted: 91700, holder: ranOut, more: []Event{election(30000, 31000), killedAt(9000, 3), {Kind: Called, At: at(60000), Key: "k", Client: 4, Op: 4, Until: at(300000)}, answer(91701, 4, 4, Failed, "")}}, false},

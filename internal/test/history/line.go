@@ -72,13 +72,14 @@ type holds struct {
 	until  time.Duration
 	over   time.Duration // when others may know that it is over, at the earliest
 	since  time.Duration
-	wrote  time.Duration // when its client wrote it last
-	doubt  time.Duration // from when on no clock can tell that it is over
+	wrote  time.Duration         // when its client wrote it last
+	doubt  time.Duration         // from when on no clock can tell that it is over
+	looked map[int]time.Duration // by client: when one that waits looked first since it was written
 }
 
 // held returns what an event says of a holder.
 func (q *queue) held(e Event, client int, mode Mode) holds {
-	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At, wrote: e.At}
+	h := holds{client: client, op: e.Op, mode: mode, until: max(e.Until, e.Written), since: e.At, wrote: e.At, looked: map[int]time.Duration{}}
 	h.doubt = q.h.clockInDoubt(client, e.At)
 	h.over = h.until
 	if e.Over != 0 {
@@ -394,6 +395,13 @@ func (q *queue) apply(w *write) {
 			later := q.held(e, h.client, h.mode)
 			later.op, later.since = h.op, h.since
 			q.holders[e.ID] = later
+		}
+		if e.Kind == Stood || e.Kind == Waits {
+			for _, h := range q.holders {
+				if _, has := h.looked[e.Owner]; !has {
+					h.looked[e.Owner] = w.at
+				}
+			}
 		}
 	}
 	if len(w.applied) > 0 {

@@ -27,6 +27,9 @@ func (q *queue) isResume(w *write) bool { return len(w.applied) == 1 && q.resume
 func (q *queue) handed(w *write) bool {
 	alive := slices.ContainsFunc(w.dropped, func(e Event) bool {
 		h := q.holders[e.ID]
+		if q.h.Still { // no date ends it
+			h.until = max(h.until, h.wrote+q.h.TTL)
+		}
 		letGo, known := q.letGo[e.ID]
 		if !known {
 			letGo, known = q.failed[h.op]
