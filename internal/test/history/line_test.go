@@ -69,6 +69,11 @@ func takes(ms, client int, place string, drops string, passed ...string) (all []
 // freed is the release of the holder.
 func freed(ms int) []Event { return []Event{droppedBy(ms, 0, "a")} }
 
+func still(h *History) *History {
+	h.Still = true
+	return h
+}
+
 // again is one that stands in line before another, and says since when.
 func again(ms, client int, place, behind string, since int) Event {
 	e := stood(ms, client, place)
@@ -97,6 +102,8 @@ func TestWhatExcusesAWriteExcusesNoMore(t *testing.T) {
 		"it says that it came before":                   {inLineOnce(30000, again(9100, 3, "x:three:3", "x:two:2", 2500)), "jumps the line"},
 		"a handoff inside, of what was let go in time":  {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, LetGo, "a")}, takes(10500, 0, "", "a")...)...), ""},
 		"a handoff inside, of what was let go too late": {inLineOnce(10000, append([]Event{answer(10100, 0, 1000, LetGo, "a")}, takes(10500, 0, "", "a")...)...), "out of turn"},
+		"let go before its TTL, where no date ends it":  {still(inLineOnce(10000, append([]Event{answer(10100, 0, 1000, LetGo, "a")}, takes(10500, 0, "", "a")...)...)), ""},
+		"let go after its TTL, where no date ends it":   {still(inLineOnce(10000, append([]Event{answer(31100, 0, 1000, LetGo, "a")}, takes(31500, 0, "", "a")...)...)), "out of turn"},
 		"a handoff of a call that failed in time":       {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, Failed, "")}, takes(10500, 0, "", "a")...)...), ""},
 		"a handoff of a call that failed too late":      {inLineOnce(10000, append([]Event{answer(10100, 0, 1000, Failed, "")}, takes(10500, 0, "", "a")...)...), "out of turn"},
 		"a handoff of a call that was granted":          {inLineOnce(10000, append([]Event{answer(9000, 0, 1000, Granted, "a")}, takes(10500, 0, "", "a")...)...), "out of turn"},
