@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
@@ -301,6 +302,7 @@ func lateGrant(t *testing.T, fault faultproxy.Action) (*Document[order], error) 
 }
 
 func TestALateGrantIsGivenItsTimeByTheServersTimeAlone(t *testing.T) {
+	testserver.Need(t, "!router") // a router's time is not the documents'
 	t.Parallel()
 	_, err := lateGrant(t, faultproxy.EditReply(func(reply bson.D) bson.D { return withAt(reply, nil) }))
 	unknown(t, err)
@@ -308,6 +310,7 @@ func TestALateGrantIsGivenItsTimeByTheServersTimeAlone(t *testing.T) {
 
 // The control: with the server's time it is granted.
 func TestControlALateGrantIsGivenItsTime(t *testing.T) {
+	testserver.Need(t, "!router") // a router's time is not the documents'
 	t.Parallel()
 	doc, err := lateGrant(t, faultproxy.DelayReply(0))
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 func TestInspectShowsTheHolderByAnyNameOfTheDocument(t *testing.T) {
@@ -42,6 +43,7 @@ func TestInspectShowsTheHolderByAnyNameOfTheDocument(t *testing.T) {
 }
 
 func TestListYieldsTheDocumentsWithAHolderInOrder(t *testing.T) {
+	testserver.Need(t, "!router") // behind one the date does not end a lease
 	coll := collection(t)
 	put(t, coll, order{ID: "a"}, order{ID: "b"}, order{ID: "c"}, order{ID: "d"})
 	locks := locksOn[order](t, coll)
