@@ -425,20 +425,18 @@ func (v *View) plan(s *store.Status, now moment) {
 	case left > 0:
 		at = min(at, now.Add(withDrift(left)))
 	}
-	if kept := keptFor(s); kept > 0 && v.index > 0 && among && reserves(v.Place) { // it may be the last to go, and nobody tells of it
-		at = min(at, now.Add(withDrift(kept)+v.grace(line[0])+v.behind()))
-	}
-	v.askAt = at
-}
-
-// keptFor returns for how long holders that were released stay, under MinHold.
-func keptFor(s *store.Status) (d time.Duration) {
-	for _, h := range s.Holders {
-		if h.Released {
-			d = max(d, s.LeftOf(h))
+	if among && v.index > 0 && reserves(v.Place) {
+		var kept time.Duration // for so long, under MinHold: what was released may be the last to go, and nobody tells of it
+		for _, h := range s.Holders {
+			if h.Released {
+				kept = max(kept, s.LeftOf(h))
+			}
+		}
+		if kept > 0 {
+			at = min(at, now.Add(withDrift(kept)+v.grace(line[0])+v.behind()))
 		}
 	}
-	return d
+	v.askAt = at
 }
 
 // mustBeStill reports whether a holder is over only when it has been seen still, because no clock can tell.
