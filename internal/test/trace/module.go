@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A Verdict is what TLC says of a behaviour.
@@ -30,9 +32,38 @@ func (v Verdict) String() string {
 
 var said = regexp.MustCompile(`(?m)^<<\s*"(refused|allowed)",\s*(\d+),\s*(\d+)(?:,\s*"(.*)")?\s*>>$`)
 
-// TLC has the jar of TLC decide about behaviours of one specification, TTL and margin. spec is the folder of
+// Ask has TLC decide about behaviours, so many runs of it at once, each about those of one TTL and margin.
+func Ask(ctx context.Context, jar, spec string, procs int, all []*Behaviour) (verdicts []Verdict, err error) {
+	groups := map[[2]int][]*Behaviour{}
+	for _, b := range all {
+		of := [2]int{b.TTL, b.Margin}
+		groups[of] = append(groups[of], b)
+	}
+	var (
+		mu   sync.Mutex // protects what is returned
+		runs sync.WaitGroup
+		gate = make(chan struct{}, procs)
+	)
+	for _, g := range groups {
+		slices.SortStableFunc(g, func(a, b *Behaviour) int { return a.IDs - b.IDs }) // TLC gives all as many
+		for part := range slices.Chunk(g, g[0].of.most) {
+			runs.Go(func() {
+				gate <- struct{}{}
+				defer func() { <-gate }()
+				found, failed := tlc(ctx, jar, spec, part)
+				mu.Lock()
+				defer mu.Unlock()
+				verdicts, err = append(verdicts, found...), errors.Join(err, failed)
+			})
+		}
+	}
+	runs.Wait()
+	return verdicts, err
+}
+
+// tlc has the jar of TLC decide about behaviours of one specification, TTL and margin. spec is the folder of
 // the specifications.
-func TLC(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verdict, error) {
+func tlc(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verdict, error) {
 	work, err := os.MkdirTemp("", "trace")
 	if err != nil {
 		return nil, err

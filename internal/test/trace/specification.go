@@ -10,9 +10,6 @@ type specification struct {
 	config  func(*Behaviour) string
 }
 
-// Together is how many behaviours of its kind TLC takes at once.
-func (b *Behaviour) Together() int { return b.of.most }
-
 // ofLocks is what the keys of package mongolock are asked of.
 var ofLocks = specification{
 	modules: []string{"Lock", "LockTrace"}, numbers: "Procs", most: 300,

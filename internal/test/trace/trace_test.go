@@ -9,14 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
-	"slices"
-	"sync"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/test/simulation"
@@ -57,39 +54,16 @@ func (k kind) live(t *testing.T, seed uint64, s simulation.Settings) (all []*tra
 	return k.behaviours(seed, out.Recording)
 }
 
-// ask has TLC decide, about behaviours of one TTL and margin at a time.
-func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
+// ask has TLC decide.
+func ask(t *testing.T, all []*trace.Behaviour) []trace.Verdict {
 	t.Helper()
 	if *jar == "" {
 		t.Skip("TLC decides: make trace")
 	}
-	groups := map[[2]int][]*trace.Behaviour{}
-	for _, b := range all {
-		of := [2]int{b.TTL, b.Margin}
-		groups[of] = append(groups[of], b)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	var (
-		mu   sync.Mutex // protects verdicts
-		runs sync.WaitGroup
-		gate = make(chan struct{}, *procs)
-	)
-	for _, g := range groups {
-		slices.SortStableFunc(g, func(a, b *trace.Behaviour) int { return a.IDs - b.IDs }) // TLC gives all as many
-		for part := range slices.Chunk(g, g[0].Together()) {
-			runs.Go(func() {
-				gate <- struct{}{}
-				defer func() { <-gate }()
-				found, err := trace.TLC(ctx, *jar, "../../../docs/internals/spec", part)
-				assert.NoError(t, err)
-				mu.Lock()
-				defer mu.Unlock()
-				verdicts = append(verdicts, found...)
-			})
-		}
-	}
-	runs.Wait()
+	verdicts, err := trace.Ask(ctx, *jar, "../../../docs/internals/spec", *procs, all)
+	require.NoError(t, err)
 	require.Len(t, verdicts, len(all))
 	return verdicts
 }

@@ -12,12 +12,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/test/simulation"
@@ -83,25 +81,8 @@ func ask(t *testing.T, all []*trace.Behaviour) []trace.Verdict {
 	if *jar == "" {
 		t.Skip("TLC decides: make trace")
 	}
-	slices.SortFunc(all, func(a, b *trace.Behaviour) int { return a.IDs - b.IDs }) // TLC gives all as many
-	var (
-		mu       sync.Mutex // protects verdicts
-		verdicts []trace.Verdict
-		runs     sync.WaitGroup
-		gate     = make(chan struct{}, *procs)
-	)
-	for part := range slices.Chunk(all, all[0].Together()) {
-		runs.Go(func() {
-			gate <- struct{}{}
-			defer func() { <-gate }()
-			found, err := trace.TLC(t.Context(), *jar, "../../../docs/internals/spec", part)
-			assert.NoError(t, err)
-			mu.Lock()
-			defer mu.Unlock()
-			verdicts = append(verdicts, found...)
-		})
-	}
-	runs.Wait()
+	verdicts, err := trace.Ask(t.Context(), *jar, "../../../docs/internals/spec", *procs, all)
+	require.NoError(t, err)
 	require.Len(t, verdicts, len(all))
 	return verdicts
 }
