@@ -69,10 +69,10 @@ overwritten their environment and whose parent has ended, as the command has aft
 mongolock, and what other services start (docker, systemd, at). On other systems only the command's
 own group is ended, and on a terminal the command alone: use timeout --foreground there.
 
-Nothing ends a process that becomes another user (so use sudo mongolock run, not mongolock run …
-sudo), one in an uninterruptible system call, or one on a machine that is paused. If mongolock and the
-guard are killed at once, only the command itself ends, on Linux; if both are stopped, nothing does.
-Only the token, checked where the command writes, stops those.
+Nothing ends for certain a process that becomes another user (so use sudo mongolock run, not mongolock
+run … sudo), one in an uninterruptible system call or on a paused machine, or a chain that ignores SIGTERM
+and forks within milliseconds. If mongolock and the guard are killed at once, only the command itself ends,
+on Linux; if both are stopped, nothing does. Only the token, checked where the command writes, stops those.
 
 With --output json, what happens to the lease is printed on standard error.`
 }
